@@ -18,7 +18,7 @@ from fedlib import draws, tree
 from fedlib.api import probe, reference
 from fedlib.api.model import whole
 from fedlib.api.reference import SIZES, Plain, Trained
-from fedlib.engine.choice import choose, goes_one_by_one
+from fedlib.engine.choice import ONE_BY_ONE, choose
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor
@@ -71,7 +71,7 @@ def _try(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
     by rounding, and small batches can amplify that to the size of a mistake, but not in float64.
     """
     types, problems = [torch.float32, torch.float64], {}
-    for dtype in types if goes_one_by_one(simulation.executor.setting) else types[::-1]:
+    for dtype in types if simulation.executor.setting in ONE_BY_ONE else types[::-1]:
         try:
             return _try_in(name, _quiet(task, dtype), simulation)
         except _Unlike as problem:
@@ -113,7 +113,7 @@ def _difference(way: str, task: Task, data: DeviceData, params: Params,
                 expected: Trained, plain: Plain) -> str:  # fmt: skip
     """How an executor differs from PyTorch, or ""."""
     pads = [getattr(layer, "padding_idx", None) for layer in plain.module.modules()]
-    if not goes_one_by_one(way) and any(pad is not None for pad in pads):
+    if way not in ONE_BY_ONE and any(pad is not None for pad in pads):
         return "the padding row of an embedding is trained by PyTorch's vmap"
     try:
         found = _by_engine(choose(way, [task], workers=1), task, data, params)

@@ -10,7 +10,7 @@ from fedlib.engine.graphs import Graphs
 from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
 
-ONE_BY_ONE = {"loop": Loop, "traced": Traced}  # client by client
+ONE_BY_ONE = {"loop": Loop, "traced": Traced}  # one client after another
 BATCHED = {"batched": Batched, "graphs": Graphs}  # all clients of a block in one call
 BLOCK = 160  # clients per batch on a CPU: slightly slow for one worker, enough work for two
 
@@ -49,11 +49,6 @@ def choose(wanted: str, tasks: Sequence[Task], workers: int | None = None) -> Ex
     chosen_by = "rule" if wanted == "auto" else "request"
     executor.notes |= {"setting": executor.setting, "chosen_by": chosen_by}
     return executor
-
-
-def goes_one_by_one(setting: str) -> bool:
-    """Whether the executor of this setting trains one client after another."""
-    return setting in ONE_BY_ONE
 
 
 def rule(tasks: Sequence[Task]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedlib.data.sizes import Sizes, sizes
+from fedlib.engine.choice import ONE_BY_ONE
 from fedlib.environment import ROOT
 from fedlib.errors import ConfigError, DataError, of_file
 from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
@@ -39,7 +40,7 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str, executor: str = "auto
         return
     few, data = _few(spec), _few_owners(spec, owned)
     try:
-        how = "loop" if executor in ("loop", "traced") else "batched"
+        how = "loop" if executor in ONE_BY_ONE else "batched"
         rehearsal.check(build.build_simulation(few, data, executor=how, weights=None))
     except (ConfigError, DataError):
         raise
