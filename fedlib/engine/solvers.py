@@ -1,6 +1,6 @@
 """Local solvers: a client's steps along gradients, and the memory of its solver between rounds."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -181,17 +181,13 @@ class SGD(Solver):
 
     def step_(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> None:
         """v = momentum v + g + weight_decay p; p = p - lr v."""
-        for names, rate in _by_rate(params, lr, scale):
-            trees = (params, grads, buffers) if self.momentum else (params, grads)
-            matched = _matched(*({name: x[name] for name in names} for x in trees))
-            if not matched:  # a body may have nothing to train
-                continue
-            p, g, *v = map(list, zip(*matched, strict=True))
-            v = v[0] if v else []
+        trees = (params, grads, buffers) if self.momentum else (params, grads)
+        for rate, (p, g, *v) in _by_rate(trees, lr, scale):
+            velocities = v[0] if v else []
             if isinstance(rate, Tensor) and rate.dim():
-                self._step_each(p, g, v, rate)
+                self._step_each(p, g, velocities, rate)
             else:
-                self._step_all(p, g, v, float(rate))
+                self._step_all(p, g, velocities, float(rate))
 
     def _step_all(self, p: list[Tensor], g: list[Tensor], v: list[Tensor], rate: float) -> None:
         """One rate for all tensors: one pass over memory, by the kernel of torch.optim.SGD."""
@@ -249,15 +245,11 @@ class Adam(Solver):
     def step_(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> None:
         """Bias-corrected adaptive step; see Kingma and Ba, ICLR 2015, Algorithm 1."""
         t = buffers["t"].add_(1)
-        for names, rate in _by_rate(params, lr, scale):
-            trees = params, grads, buffers["m"], buffers["v"]
-            matched = _matched(*({name: x[name] for name in names} for x in trees))
-            if not matched:
-                continue
+        for rate, lists in _by_rate((params, grads, buffers["m"], buffers["v"]), lr, scale):
             if t.dim() or (isinstance(rate, Tensor) and rate.dim()):
-                self._step_each(matched, t, rate)
+                self._step_each(*lists, t, rate)
             else:
-                self._step_all(*map(list, zip(*matched, strict=True)), t, rate)
+                self._step_all(*lists, t, rate)
 
     def _step_all(self, p: list, g: list, m: list, v: list, t: Tensor, rate: Rate) -> None:
         """One rate and count for all tensors: one pass over memory, by a kernel of torch.optim."""
@@ -278,12 +270,12 @@ class Adam(Solver):
             maximize=False,
         )
 
-    def _step_each(self, matched: list[tuple], t: Tensor, lr: Rate) -> None:
+    def _step_each(self, ps: list, gs: list, ms: list, vs: list, t: Tensor, lr: Rate) -> None:
         """A rate or count [C] for each stacked client."""
         b1, b2 = self.beta1, self.beta2
         # `full_like` fills a tensor on the device; copying a number would wait for the device.
         rate = lr.to(t.dtype) if isinstance(lr, Tensor) else torch.full_like(t, lr)
-        for p, g, m, v in matched:
+        for p, g, m, v in zip(ps, gs, ms, vs, strict=True):
             if self.decays_gradient:
                 g = g + self.weight_decay * p
             else:
@@ -360,20 +352,21 @@ def _zeros(params: Tree) -> Tree:
     return tree.map(lambda p: torch.zeros_like(p, memory_format=torch.contiguous_format), params)
 
 
-def _matched(*trees: Tree) -> list[tuple]:
-    """Tuples of the corresponding leaves of trees of equal structure."""
+def _matched(*trees: Tree) -> list[list[Tensor]]:
+    """The corresponding leaves of trees of equal structure: a list for each tree."""
     matched = []
     tree.map(lambda *leaves: matched.append(leaves), *trees)  # by key: their order may differ
-    return matched
+    return [[*own] for own in zip(*matched, strict=True)]
 
 
-def _by_rate(params: dict, lr: Rate, scale: dict) -> list[tuple[list[str], Rate]]:
-    """For each learning rate, the names of the top-level entries of `params` that have it."""
-    factors = {name: scale.get(name, 1.0) for name in params}
-    return [
-        ([name for name in params if factors[name] == factor], lr * factor)
-        for factor in sorted({*factors.values()})
-    ]
+def _by_rate(trees: tuple, lr: Rate, scale: dict) -> Iterator[tuple[Rate, list[list[Tensor]]]]:
+    """Each learning rate, and the leaves of each of `trees` that have it."""
+    factors = {name: scale.get(name, 1.0) for name in trees[0]}
+    for factor in sorted({*factors.values()}):
+        names = [name for name in factors if factors[name] == factor]
+        # None if a body has nothing to train.
+        if lists := _matched(*({name: x[name] for name in names} for x in trees)):
+            yield lr * factor, lists
 
 
 def _laid_out_like(p: list[Tensor], g: list[Tensor]) -> list[Tensor]:
