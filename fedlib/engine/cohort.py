@@ -58,7 +58,7 @@ class Cohort:
       journal: filled in while the round runs.
       known_ids: [C] `ids` in host memory, if they come from there; reading `ids` would wait.
       checkpoints: each call returns the `fedlib.run.checkpoint.Checkpoints` of the next long
-        training in a final evaluation; None keeps none.
+        training in a final evaluation, or None to keep none.
     """
 
     task: Task
@@ -87,7 +87,7 @@ class Cohort:
     @cached_property
     def num_examples(self) -> Tensor:
         """Training examples of each client -> [C] float64"""
-        return upload(self._sizes("train").astype(np.float64), self.ids.device)
+        return self.tensor(self._sizes("train").astype(np.float64))
 
     def tensor(self, values: np.ndarray | Tensor) -> Tensor:
         """`values` from host memory, on the device of these clients."""
@@ -106,7 +106,7 @@ class Cohort:
 
     def of(self, ids: np.ndarray) -> "Cohort":
         """These clients of the federation, with the same journal."""
-        return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
+        return replace(self, ids=self.tensor(ids), known_ids=ids)
 
     def some(self, positions: np.ndarray | slice) -> "Cohort":
         """The clients at `positions` of the cohort, with the same journal."""
@@ -158,7 +158,7 @@ class Cohort:
           DataError: if the federation has no such values, or larger ones.
         """
         shares = shards.shares(self.data.federation, self.host_ids, of, num)
-        return upload(shares, self.ids.device).to(self.task.dtype)
+        return self.tensor(shares).to(self.task.dtype)
 
     def side(self) -> Tensor:
         """Side information of every training example, in shard order -> [C, N] int64
@@ -281,7 +281,7 @@ class Cohort:
         rates = local.rates(done, self.round)
         same = bool((rates == rates[0]).all()) and not self.executor.replays
         common = rates[0].tolist() if same else None
-        rates = upload(rates.to(self.task.dtype), self.ids.device)
+        rates = self.tensor(rates.to(self.task.dtype))
         kept = memory is not None and any(memory.buffers)
         one_loss = self.executor.lift(lambda w, s, *args: loss(tree.merge(w, s), *args))
         step = descent(one_loss, local, common, lr_scale or {})

@@ -7,19 +7,7 @@ from fedlib.federation import Federation
 
 
 def shares(federation: Federation, clients: np.ndarray, of: str, num: int) -> np.ndarray:
-    """Distribution of labels or side information on each client -> [C, num]
-
-    It is uniform for clients without training examples.
-
-    Args:
-      federation: of the clients.
-      clients: [C] their positions in it.
-      of: "label" or "side", see `Federation.side`.
-      num: number of values; they are 0 ... num - 1.
-
-    Raises:
-      DataError: if the federation has no such values, or larger ones.
-    """
+    """See `Cohort.shares`; `clients` [C] are positions in the federation -> [C, num]"""
     counts = np.zeros((len(clients), num))
     for row, values in zip(counts, _given(federation, clients, of), strict=True):
         found = np.bincount(values, minlength=num)
@@ -30,11 +18,7 @@ def shares(federation: Federation, clients: np.ndarray, of: str, num: int) -> np
 
 
 def side(federation: Federation, clients: np.ndarray) -> np.ndarray:
-    """Side information of each client's training examples, padded with zeros -> [C, N] int64
-
-    Raises:
-      DataError: if the federation has none.
-    """
+    """See `Cohort.side` -> [C, N] int64"""
     given = _given(federation, clients, "side")
     padded = np.zeros((len(clients), max(map(len, given), default=0)), np.int64)
     for row, values in zip(padded, given, strict=True):
@@ -43,7 +27,7 @@ def side(federation: Federation, clients: np.ndarray) -> np.ndarray:
 
 
 def _given(federation: Federation, clients: np.ndarray, of: str) -> list[np.ndarray]:
-    """Labels or side information of each client's training examples, C x [N]"""
+    """Labels or side information of each client's training examples -> C x [N]"""
     pool = federation.y if of == "label" else federation.side
     if pool is None:
         raise DataError("the federation has no side information; condition on labels instead")
