@@ -74,8 +74,7 @@ class Graphs(Batched):
             closed.append(x)
             return x
 
-        fixed = (Batched,)
-        function, _ = walk(step, note, fixed)
+        function, _ = walk(step, note, (Batched,))
         shapes, _ = walk((carry, per_client), lambda x: x)
         key = function, shapes, id(work.task), id(work.data), len(work.ids)
         if key in self._programs:
@@ -83,8 +82,7 @@ class Graphs(Batched):
         else:
             if len(self._programs) == PROGRAMS:
                 del self._programs[next(iter(self._programs))]
-            _, own = walk(step, torch.clone, fixed)
-            self._programs[key] = Program(work, own, self)
+            self._programs[key] = Program(work, step, self)
         return self._programs[key], closed
 
     def capture(self, body: Callable[[], None], device: torch.device) -> Callable[[], None]:
@@ -130,9 +128,9 @@ class Program:
 
     def __init__(self, work: Work, step: Callable, executor: Graphs):
         self.task, self.data = work.task, work.data  # kept, so that no other object gets their ids
-        self.step, self.executor, self.size = step, executor, len(work.ids)
+        self.executor, self.size = executor, len(work.ids)
         self.closed: list[Tensor] = []
-        walk(step, self._keep, (Batched,))
+        _, self.step = walk(step, self._copied, (Batched,))
         self.carry = self.args = self.first = None
         self.shapes: dict[tuple, Shape] = {}
 
@@ -193,9 +191,9 @@ class Program:
         keys = np.pad(wave.keys, (0, more))
         return np.concatenate([clients, index.ravel(), keys, sizes, [wave.epoch]])
 
-    def _keep(self, x: Tensor) -> Tensor:
-        self.closed.append(x)
-        return x
+    def _copied(self, x: Tensor) -> Tensor:
+        self.closed.append(x.clone())
+        return self.closed[-1]
 
 
 class Shape:

@@ -124,14 +124,11 @@ def wave_batch(data: DeviceData, first: Tensor, index: Tensor, keys: Tensor,
       sizes: [K] real examples of each batch; None if all are.
       epoch: of all these batches; [K], the same for all, if a step is replayed.
     """
-    rows = data.rows["train"][first[:, None] + index]
-    mask = None if sizes is None else _mask(index, sizes, data.dtype)
+    rows, mask = data.rows["train"][first[:, None] + index], None
+    if sizes is not None:
+        places = torch.arange(index.shape[1], device=index.device)
+        mask = (places < sizes[:, None]).to(data.dtype)
     return Batch(data.inputs(rows), data.y[rows], index, mask, keys, epoch, train=True)
-
-
-def _mask(index: Tensor, sizes: Tensor, dtype: torch.dtype) -> Tensor:
-    """1 for the first `sizes` [K] examples of each row of `index`, 0 for padding -> [K, B]"""
-    return (torch.arange(index.shape[1], device=index.device) < sizes[:, None]).to(dtype)
 
 
 def take_rows(per_client: Tree, active: Tensor) -> Tree:
