@@ -24,7 +24,7 @@ from fedlib.api.callbacks import Callback, Evaluation
 from fedlib.api.model import whole
 from fedlib.api.reference import attributes
 from fedlib.api.result import shares
-from fedlib.engine.fingerprint import LIBRARIES, PLAIN
+from fedlib.engine.fingerprint import LIBRARIES, PLAIN, names_in
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.federation import array_digest
@@ -175,15 +175,9 @@ def _meaning(value: Any, depth: int = 3) -> Any:
     if not depth or str(value.__module__).partition(".")[0] in LIBRARIES:
         return value.__qualname__
     cells = [cell.cell_contents for cell in value.__closure__ or ()]
-    read = [value.__globals__.get(name) for name in _names(value.__code__)]
+    read = [value.__globals__.get(name) for name in names_in(value.__code__)]
     more = [value.__defaults__, value.__kwdefaults__, cells, read]
     return [_meaning(value.__code__), _meaning(more, depth - 1)]
-
-
-def _names(code: types.CodeType) -> list[str]:
-    """What a function and those in it call by name."""
-    inner = [_names(x) for x in code.co_consts if isinstance(x, types.CodeType)]
-    return [*code.co_names, *chain(*inner)]
 
 
 def _said(value: Any) -> str:

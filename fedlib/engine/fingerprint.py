@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ PLAIN = (
     types.BuiltinFunctionType,
 )  # fmt: skip
 LIBRARIES = ("fedlib", "torch", "numpy")  # whose functions read nothing that changes
-DEPTH = 3  # containers and objects in each other, in a user's global
+DEPTH = 3  # levels of containers and objects that are compared in a user's global
 
 
 class Opaque(Exception):
@@ -97,7 +98,7 @@ def _globals(function: types.FunctionType, seen: set) -> Hashable:
     if library or function.__code__ in seen:
         return ()
     seen.add(function.__code__)
-    names, there = _names(function.__code__), function.__globals__
+    names, there = {*names_in(function.__code__)}, function.__globals__
     read = {name: there[name] for name in sorted(names & there.keys())}
     return tuple(
         _globals(x, seen) if isinstance(x, types.FunctionType) else _content(x, names, DEPTH)
@@ -105,10 +106,10 @@ def _globals(function: types.FunctionType, seen: set) -> Hashable:
     )
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """The names of globals and attributes in a function, and in those inside of it."""
-    inner = (x for x in code.co_consts if isinstance(x, types.CodeType))
-    return {*code.co_names}.union(*map(_names, inner))
+def names_in(code: types.CodeType) -> list[str]:
+    """The names of globals and attributes in a function, then in those inside of it."""
+    inner = [names_in(x) for x in code.co_consts if isinstance(x, types.CodeType)]
+    return [*code.co_names, *chain(*inner)]
 
 
 def _content(value: Any, names: set[str], depth: int) -> Hashable:
