@@ -34,7 +34,6 @@ BUSY = 429  # the answer of HTTP to too many requests, of which a later one succ
 
 Report = Callable[[str], None]
 
-
 # Errors of a file that cannot be read, such as on a network disk that is gone.
 UNREADABLE = errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ENOTCONN
 

@@ -25,9 +25,7 @@ def parse(content: bytes) -> np.ndarray:
 
 
 def parts(files: Mapping[str, RawFile], raw: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Images [N, 1, height, width] uint8 and labels [N] int64 of "train" and "test".
-
-    Of those that are among the files.
+    """Images [N, 1, height, width] uint8 and labels [N] int64, by part: "train", "test" or both.
 
     Raises:
       DataError: if a file is missing or not the official one.

@@ -9,7 +9,6 @@ The input of a download job is a digest of its part of a table; the input of a j
 download's receipt. So neither depends on the other's code.
 """
 
-import hashlib
 import os
 import re
 import tomllib
@@ -19,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from fedlib import seals
 from fedlib.data.raw import RawFile, RawFolder, files_below
 from fedlib.errors import ConfigError
-from fedlib.files import canonical_json
 
 FOLDER = Path(__file__).parent
 
@@ -92,8 +91,7 @@ def of_key(key: str) -> tuple[str, str | None]:
 
 def digest(name: str, source: str | None = None) -> str:
     """Digest of the table's entries for the files of a source; 16 hexadecimal digits."""
-    content = canonical_json([asdict(file) for file in files(name, source).values()])
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+    return seals.spec_digest([asdict(file) for file in files(name, source).values()])[:16]
 
 
 def own_files(name: str, source: str | None, raw: str | Path) -> list[Path]:
@@ -112,8 +110,7 @@ def with_names(digest: str, name: str, files: Iterable[str | Path], raw: str | P
     """The digest of the contents of files, of a user's with their names, which may be labels."""
     if not table(name).local:
         return digest
-    named = canonical_json([digest, *(os.path.relpath(file, raw) for file in files)])
-    return hashlib.sha256(named.encode()).hexdigest()
+    return seals.spec_digest([digest, *(os.path.relpath(file, raw) for file in files)])
 
 
 def state(name: str, source: str | None, raw: str | Path) -> str:
@@ -125,8 +122,7 @@ def state(name: str, source: str | None, raw: str | Path) -> str:
         return ""
     paths = filter(Path.is_file, own_files(name, source, raw))
     stats = [(str(path.relative_to(raw)), path.stat()) for path in paths]
-    seen = canonical_json([(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
-    return hashlib.sha256(seen.encode()).hexdigest()[:16]
+    return seals.spec_digest([(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats])[:16]
 
 
 def check_folder(name: str, source: object) -> None:
