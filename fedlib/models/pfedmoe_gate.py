@@ -17,32 +17,15 @@ from fedlib.models.layers.batch_norm import SinglesBatchNorm1d
 from fedlib.models.layers.network import Network
 from fedlib.models.layers.switch_norm import SwitchNorm1d, SwitchNorm2d
 
-INPUT_NORMS = ("switch1d", "switch2d", "batch1d", "layer", "none")
-HIDDEN_NORMS = ("none", "batch", "layer")
-
-
-def _input_norm(kind: str, channels: int, features: int) -> list[nn.Module]:
-    """Layers that normalise an image and flatten it."""
-    match kind:
-        case "switch1d":
-            return [nn.Flatten(), SwitchNorm1d(features)]
-        case "switch2d":
-            return [SwitchNorm2d(channels), nn.Flatten()]
-        case "batch1d":
-            return [nn.Flatten(), SinglesBatchNorm1d(features)]
-        case "layer":
-            return [nn.Flatten(), nn.LayerNorm(features)]
-        case "none":
-            return [nn.Flatten()]
-    raise ValueError(f"input_norm must be one of {', '.join(INPUT_NORMS)}, got {kind!r}")
-
-
-def _hidden_norm(kind: str, hidden: int) -> list[nn.Module]:
-    """Layers between the first linear one and the sigmoid."""
-    if kind not in HIDDEN_NORMS:
-        raise ValueError(f"hidden_norm must be one of {', '.join(HIDDEN_NORMS)}, got {kind!r}")
-    norms = {"none": [], "batch": [SinglesBatchNorm1d(hidden)], "layer": [nn.LayerNorm(hidden)]}
-    return norms[kind]
+# Layers after the flattening, and after the first linear layer.
+INPUT_NORMS = {
+    "switch1d": [SwitchNorm1d],
+    "switch2d": [],  # before the flattening
+    "batch1d": [SinglesBatchNorm1d],
+    "layer": [nn.LayerNorm],
+    "none": [],
+}
+HIDDEN_NORMS = {"none": [], "batch": [SinglesBatchNorm1d], "layer": [nn.LayerNorm]}
 
 
 def build(
@@ -67,12 +50,18 @@ def build(
     Raises:
       ValueError: for an unknown normalisation.
     """
+    given = ("input_norm", input_norm, INPUT_NORMS), ("hidden_norm", hidden_norm, HIDDEN_NORMS)
+    for name, kind, known in given:
+        if kind not in [*known]:
+            raise ValueError(f"{name} must be one of {', '.join(known)}, got {kind!r}")
     features = in_channels * side**2
     body = [
         *erased(augment),
-        *_input_norm(input_norm, in_channels, features),
+        *([SwitchNorm2d(in_channels)] if input_norm == "switch2d" else []),
+        nn.Flatten(),
+        *(norm(features) for norm in INPUT_NORMS[input_norm]),
         nn.Linear(features, hidden),
-        *_hidden_norm(hidden_norm, hidden),
+        *(norm(hidden) for norm in HIDDEN_NORMS[hidden_norm]),
         nn.Sigmoid(),
     ]
     last = [SinglesBatchNorm1d(num_classes)] if hidden_norm == "batch" else []
