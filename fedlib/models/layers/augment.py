@@ -69,9 +69,11 @@ class Erase(nn.Module):
         happens, area, ratio, top, left = uniform(_ERASE, (len(x), 5), x).unbind(1)
         area = (self.AREA[0] + (self.AREA[1] - self.AREA[0]) * area) * math.prod(x.shape[-2:])
         ratio = (2 * self.RATIO * ratio - self.RATIO).exp()
-        gone = _between(x.shape[-2], top, (area * ratio).sqrt().round(), x)[:, :, None]
-        gone = gone & _between(x.shape[-1], left, (area / ratio).sqrt().round(), x)[:, None]
-        return x.masked_fill((gone & (happens < self.SHARE)[:, None, None])[:, None], 0)
+        height, width = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()
+        rows = _covered(x.shape[-2], (top * (x.shape[-2] - height + 1)).floor(), height)
+        columns = _covered(x.shape[-1], (left * (x.shape[-1] - width + 1)).floor(), width)
+        gone = rows[:, :, None] & columns[:, None] & (happens < self.SHARE)[:, None, None]
+        return x.masked_fill(gone[:, None], 0)
 
 
 class Cutout(nn.Module):
@@ -90,15 +92,10 @@ class Cutout(nn.Module):
         if not self.training:
             return x
         row, column = uniform(_CUTOUT, (len(x), 2), x).unbind(1)
-        rows = self._covered(x.shape[-2], row, x)
-        columns = self._covered(x.shape[-1], column, x)
+        half = self.SIDE // 2
+        rows = _covered(x.shape[-2], (row * x.shape[-2]).floor() - half, self.SIDE)
+        columns = _covered(x.shape[-1], (column * x.shape[-1]).floor() - half, self.SIDE)
         return x.masked_fill((rows[:, :, None] & columns[:, None])[:, None], 0)
-
-    def _covered(self, length: int, place: Tensor, like: Tensor) -> Tensor:
-        """Positions along one axis covered by a square around `place` [B] -> [B, length]"""
-        first = (place * length).floor()[:, None] - self.SIDE // 2
-        places = torch.arange(length, device=like.device)
-        return (places >= first) & (places < first + self.SIDE)
 
 
 def erased(augment: bool) -> list[nn.Module]:
@@ -109,15 +106,10 @@ def erased(augment: bool) -> list[nn.Module]:
     return [CropFlip(pad=0), Erase(), CropFlip(flip=False)] if augment else []
 
 
-def _between(length: int, place: Tensor, size: Tensor, like: Tensor) -> Tensor:
-    """Mask of an interval of `size` [B] inside an axis -> [B, length] bool
-
-    Args:
-      place: [B] in (0, 1), the position of the interval, from the first to the last that fits.
-    """
-    first = (place * (length - size + 1)).floor()[:, None]
-    places = torch.arange(length, device=like.device)
-    return (places >= first) & (places < first + size[:, None])
+def _covered(length: int, first: Tensor, size: Tensor | int) -> Tensor:
+    """Which places of an axis the interval of `size` from `first` [B] covers -> [B, length]"""
+    places = torch.arange(length, device=first.device)
+    return (places >= first[:, None]) & (places < (first + size)[:, None])
 
 
 def uniform(salt: int, shape: tuple[int, ...], like: Tensor) -> Tensor:

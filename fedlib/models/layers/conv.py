@@ -5,6 +5,7 @@
 batched over clients and are deterministic on every device.
 """
 
+import torch
 from torch import Tensor, nn
 
 from fedlib.errors import ConfigError
@@ -17,12 +18,10 @@ KERNEL = 5  # of every convolution in these networks
 class Dropout2d(Dropout):
     """`torch.nn.Dropout2d` with the masks of `Dropout`: each example loses whole channels."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Zero each channel with probability p and scale the rest: [B, F, ...] -> [B, F, ...]"""
-        if not self.training or self.p == 0:
-            return x
-        keep = self.kept(x.shape[:2], x.device)
-        return x * keep.unflatten(1, (-1, *[1] * (x.dim() - 2))) / (1 - self.p)
+    def kept(self, shape: torch.Size, device: torch.device) -> Tensor:
+        """As of `Dropout`, for whole channels: inputs [B, F, ...] -> [B, F, 1, ...] bool"""
+        channels = torch.Size([*shape[:2], *[1] * (len(shape) - 2)])
+        return super().kept(channels, device)
 
 
 class LocalResponse(nn.Module):
