@@ -47,7 +47,11 @@ def check(spec: dict) -> Partition:
     """
     roots(spec)
     dataset, params, kind = spec["dataset"], spec["params"], spec["partition"]["kind"]
-    _check_params(dataset, params)
+    read = sources.load(dataset).read
+    check_names(f"data set {dataset}", params, read, "raw", "seed")
+    takes = inspect.signature(read).parameters
+    for name, value in params.items():
+        checked(name, value, takes[name].annotation)
     checked("seed", spec["seed"], int)
     partition = partitions.parse(spec["partition"])
     source = params.get("source")
@@ -95,11 +99,3 @@ def check_examples(partition: Partition, examples: Examples, spec: dict) -> None
 def _missing(partition: Partition, there: Collection[str]) -> str:
     """The features that a partition needs and are not `there`, in words; "" if it has all."""
     return " and ".join(FEATURES[need] for need in partition.needs if need not in there)
-
-
-def _check_params(dataset: str, params: dict) -> None:
-    source = sources.load(dataset)
-    check_names(f"data set {dataset}", params, source.read, "raw", "seed")
-    takes = inspect.signature(source.read).parameters
-    for name, value in params.items():
-        checked(name, value, takes[name].annotation)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedlib.data import build, downloads, sources
-from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
-from fedlib.federation import GROUPS, Tokens
+from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.federation import GROUPS, SPLITS, Tokens
 
 CIFAR = (3, 32, 32)
 NIST = (1, 28, 28)
@@ -97,16 +97,7 @@ def sizes(spec: dict, raw: str | Path = Path()) -> Sizes:
     examples, shape, labels = _stand_in(spec, Path(raw))
     if spec["dataset"] == "own":  # read from files, which decide what there is
         build.check_examples(partition, examples, spec)
-    return _of(partition.deal(examples, build.seed_of(spec)), shape, labels)
-
-
-def of_manifest(manifest: dict, declared: Sizes) -> Sizes:
-    """`declared` with the sizes in the manifest of a federation that exists."""
-    counts = {name: list(map(int, owned)) for name, owned in manifest["sizes"].items()}
-    return declared._replace(**counts, group=list(manifest["group"]))
-
-
-def _of(dealt: Dealt, shape: tuple[int, ...], labels: tuple[int, ...]) -> Sizes:
+    dealt = partition.deal(examples, build.seed_of(spec))
     pool = dealt.examples
     return Sizes(
         shape=list(shape),
@@ -115,8 +106,14 @@ def _of(dealt: Dealt, shape: tuple[int, ...], labels: tuple[int, ...]) -> Sizes:
         num_classes=pool.num_classes,
         tokens=None if pool.tokens is None else list(map(int, pool.tokens)),
         group=[GROUPS[number] for number in dealt.group],
-        **{name: list(map(len, getattr(dealt, name))) for name in ("train", "val", "test")},
+        **{name: list(map(len, getattr(dealt, name))) for name in SPLITS},
     )
+
+
+def of_manifest(manifest: dict, declared: Sizes) -> Sizes:
+    """`declared` with the sizes in the manifest of a federation that exists."""
+    counts = {name: list(map(int, owned)) for name, owned in manifest["sizes"].items()}
+    return declared._replace(**counts, group=list(manifest["group"]))
 
 
 def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...], tuple[int, ...]]:

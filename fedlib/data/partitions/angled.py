@@ -46,11 +46,7 @@ class Angled(Equal):
         return self.dealt(parts._replace(x=x), owners, seed, side=side)
 
     def owners(self, parts: Examples, seed: int) -> Owners:
-        """Rows of each client.
-
-        Raises:
-          ConfigError: if there are too few examples.
-        """
+        """Rows of each client; see `Official.owners`."""
         sizes = self.train_examples, self.test_examples
         if self.label_alpha is not None:
             return hsu.Hsu(self.num_clients, *sizes, alpha=self.label_alpha).owners(parts, seed)

@@ -36,11 +36,7 @@ class Hierarchical(Equal):
     beta: float
 
     def owners(self, parts: Examples, seed: int) -> Owners:
-        """Rows of each client.
-
-        Raises:
-          ConfigError: if there are too few examples.
-        """
+        """Rows of each client; see `Official.owners`."""
         draw = streams.generator(seed, "hierarchical", "shares")
         members = [np.flatnonzero(parts.coarse == n) for n in range(int(parts.coarse.max()) + 1)]
 

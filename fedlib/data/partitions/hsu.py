@@ -38,11 +38,7 @@ class Hsu(Equal):
     alpha: float
 
     def owners(self, parts: Examples, seed: int) -> Owners:
-        """Rows of each client.
-
-        Raises:
-          ConfigError: if there are too few examples.
-        """
+        """Rows of each client; see `Official.owners`."""
         draw, num = streams.generator(seed, "hsu", "shares"), parts.num_classes
         shares = (dirichlet(draw, self.alpha / num, num) for _ in range(self.num_clients))
         sizes = self.train_examples, self.test_examples

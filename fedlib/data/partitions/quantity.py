@@ -41,11 +41,7 @@ class Quantity(Equal):
             raise ConfigError(f"max_examples must be at least {least}, got {self.max_examples}")
 
     def owners(self, parts: Examples, seed: int) -> Owners:
-        """Rows of each client.
-
-        Raises:
-          ConfigError: if there are too few examples.
-        """
+        """Rows of each client; see `Official.owners`."""
         sizes = self.sizes(seed)
         of_train, of_test = official.halves(parts)
         if sizes.sum() > len(of_train):
