@@ -212,9 +212,7 @@ def _outputs(plain: Plain, x: Tensor, training: bool = False) -> Tensor:
     """Log-probabilities, computed by a module whose buffers stay."""
     before = plain.copies() if training else {}
     outputs = log_probs(plain.module.train(training)(x.clone()))
-    for name, value in before.items():
-        where, key = plain.places[name]
-        where[key].copy_(value)
+    plain.put(before)
     return outputs
 
 
