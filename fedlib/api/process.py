@@ -38,7 +38,7 @@ class Threads:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """The user's number at the start of each such block, and after all of them at a time."""
+        """The user's number holds when such a block begins, and again when all have ended."""
         with self._lock:
             here = torch.get_num_threads()
             self._before = self._before if self._calls else here

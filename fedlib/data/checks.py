@@ -86,15 +86,14 @@ def check_names(what: str, given: Iterable[str], takes: Callable, *others: str) 
     """Raises ConfigError for parameters that something does not have, or that are missing.
 
     Args:
-      takes: is called with the parameters, and with the `others`, which are not among them.
+      takes: a function of the parameters, and of the `others`, which nobody gives here.
     """
     found = inspect.signature(takes).parameters.values()
     known = {x.name: x.default is x.empty for x in found if x.name not in others}
     for name in [*given, *(name for name, needed in known.items() if needed)]:
         if name not in known or name not in given:
             problem = "has no parameter" if name not in known else "needs the parameter"
-            takes = ", ".join(known) or "none"
-            raise ConfigError(f"{what} {problem} {name!r}; it takes {takes}")
+            raise ConfigError(f"{what} {problem} {name!r}; it takes {', '.join(known) or 'none'}")
 
 
 def check_multiple(name: str, value: int | None, of: int, why: str = "") -> None:

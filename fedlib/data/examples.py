@@ -149,7 +149,7 @@ class Dealt(NamedTuple):
     left_out: int = 0
 
     def without_the_untestable(self) -> "Dealt":
-        """The same without clients that lack training or test examples; `client_id` keeps numbers.
+        """The same without clients that lack training or test examples; others keep their numbers.
 
         Nothing can be measured on such clients. They need no test examples if a server has some. A
         server or a probe may have either part alone.

@@ -56,7 +56,7 @@ class Reserved(Checked, ABC):
 
     @abstractmethod
     def owners(self, pool: Examples, seed: int) -> list[np.ndarray]:
-        """Rows of the clients' `pool` for each client, class by class -> [C] arrays of int64
+        """Rows of each client in the `pool` that the clients share -> [C] arrays of int64
 
         Raises:
           ConfigError: if there are too few examples.

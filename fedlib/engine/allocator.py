@@ -13,7 +13,7 @@ OPTIONS = {-1: 2**31 - 1, -2: 2**26, -4: 0, -8: 1}
 
 
 def keep() -> None:
-    """Keep freed memory from now on; of another C library than glibc nothing changes."""
+    """Keep freed memory from now on; with another C library than glibc, nothing changes."""
     option = getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)
     for number, value in OPTIONS.items():
         option(number, value)

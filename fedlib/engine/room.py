@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def halving(fn: Callable[[int], T], size: int) -> T:
-    """`fn(size)`, or of the half, and so on, until there is room."""
+    """`fn(size)`; without room for that, `fn` of half the size, and so on."""
     while True:
         try:
             return fn(size)

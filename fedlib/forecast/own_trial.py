@@ -14,7 +14,7 @@ from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
 from fedlib.run import build, rehearsal
 from fedlib.run_spec import RunSpec
 
-# Examples of clients in turn, and of each in other splits.
+# Training examples of the clients, in turn, and examples of each client in another split.
 TRAIN, SCORED = (rehearsal.EXAMPLES, rehearsal.FEWER), 4
 FEWEST = 3  # clients of a group; a client for each architecture, if there are more
 

@@ -210,7 +210,7 @@ def _seconds(
         state = simulation.method.round(state, simulation.everyone("seen", number))
         return clock() - begun
 
-    # Steps are recorded in the first round and modules imported, or captured in the third at last.
+    # Modules are imported and steps recorded in the first round, or captured by the third.
     warm = 1 + 2 * executes.replays
     for number in range(warm):
         once(number)

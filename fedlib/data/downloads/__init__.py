@@ -107,7 +107,7 @@ def own_files(name: str, source: str | None, raw: str | Path) -> list[Path]:
 
 
 def with_names(digest: str, name: str, files: Iterable[str | Path], raw: str | Path) -> str:
-    """The digest of the contents of files, of a user's with their names, which may be labels."""
+    """The given digest of contents; of a user's files one of their names, too: labels, perhaps."""
     if not table(name).local:
         return digest
     return seals.spec_digest([digest, *(os.path.relpath(file, raw) for file in files)])

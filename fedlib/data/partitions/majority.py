@@ -55,11 +55,7 @@ class Majority(Equal):
         return divmod(client, NUM_CLASSES)
 
     def owners(self, parts: Examples, seed: int) -> Owners:
-        """Rows of each client.
-
-        Raises:
-          ConfigError: if there are too few examples of a class.
-        """
+        """Rows of each client; see `Official.owners`."""
         train, test = halves(parts)
         return Owners(
             [train[own] for own in self._deal("train", parts.y[train], self.train_examples, seed)],

@@ -34,11 +34,7 @@ class ServerEqual(Reserved):
     alpha: float = 1.0
 
     def owners(self, pool: Examples, seed: int) -> list[np.ndarray]:
-        """Rows of each client -> [C] arrays of int64
-
-        Raises:
-          ConfigError: if there are too few examples.
-        """
+        """Rows of each client; see `Reserved.owners`."""
         draw = streams.generator(seed, self.kind, "shares")
         shares = (dirichlet(draw, self.alpha, pool.num_classes) for _ in range(self.num_clients))
         clients = (partial(hsu.among, row) for row in shares)

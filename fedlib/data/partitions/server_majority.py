@@ -49,11 +49,7 @@ class ServerMajority(Reserved):
             )
 
     def owners(self, pool: Examples, seed: int) -> list[np.ndarray]:
-        """Rows of each client -> [C] arrays of int64
-
-        Raises:
-          ConfigError: if there are too few examples of a class.
-        """
+        """Rows of each client; see `Reserved.owners`."""
         draw = streams.generator(seed, self.kind)
         most = self.share if self.share_to is None else self.share_to
         shares = draw.uniform(self.share, most, self.num_clients)
