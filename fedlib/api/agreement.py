@@ -41,6 +41,9 @@ def try_models(simulation: Simulation, report: Callable[[str], None]) -> Simulat
       ConfigError: for a model that the engine cannot train or evaluate as PyTorch does.
     """
     mixed, reasons = [], []
+    # Clients' models of several kinds are scored on the same batches.
+    if any(task.keeps_layout for task in tasks_of(simulation.method)):
+        simulation = _of_all(simulation, keeps_layout=True)
     with draws.aside(0):
         tasks = [task for task in tasks_of(simulation.method) if not _is_ours(task)]
         for number, task in enumerate(tasks):
@@ -49,8 +52,7 @@ def try_models(simulation: Simulation, report: Callable[[str], None]) -> Simulat
             mixed.append(mixing)
             reasons += [reason] if reason else []
     if any(mixed):
-        method = with_tasks(simulation.method, lambda x: replace(x, mixes_examples=True))
-        simulation = replace(simulation, method=method)
+        simulation = _of_all(simulation, mixes_examples=True)
     if not reasons:
         return simulation
     executor = simulation.executor
@@ -58,6 +60,12 @@ def try_models(simulation: Simulation, report: Callable[[str], None]) -> Simulat
     executor = choose("loop", [simulation.method.task], executor.notes["workers"])
     executor.notes["chosen_by"] = "trial"
     return replace(simulation, executor=executor)
+
+
+def _of_all(simulation: Simulation, **facts: bool) -> Simulation:
+    """The simulation, where these facts hold for each architecture."""
+    method = with_tasks(simulation.method, lambda task: replace(task, **facts))
+    return replace(simulation, method=method)
 
 
 class _Unlike(Exception):

@@ -53,6 +53,8 @@ class Task:
         autocast to 7 bits, with parameters, losses and updates still in float32.
       mixes_examples: whether the output for an example depends on the other examples of its batch,
         in evaluation, too. Then batches are neither padded nor shared by clients.
+      keeps_layout: whether images must not have channels last in memory, for this model or one
+        that is used beside it.
     """
 
     build: Callable[[], nn.Module]
@@ -62,6 +64,7 @@ class Task:
     class_weights: Tensor | None = None
     precision: str = "float32"
     mixes_examples: bool = False
+    keeps_layout: bool = False
 
     def __post_init__(self):
         """Builds the module in training and in evaluation mode, without values of parameters.
@@ -75,6 +78,8 @@ class Task:
             with draws.aside():
                 module = self.build().to(device=self.device, dtype=self.dtype).train(training)
             object.__setattr__(self, name, _hollow(without_counts(module)))
+        keeps = self.keeps_layout or getattr(self._training, "keeps_layout", False)
+        object.__setattr__(self, "keeps_layout", keeps)
         if self.class_weights is not None:
             weights = self.class_weights.to(self.device, self.dtype)
             object.__setattr__(self, "class_weights", weights)
@@ -141,7 +146,7 @@ class Task:
     @cached_property
     def channels_last(self) -> bool:
         """Whether images with channels last in memory may be faster."""
-        return self.convolves and not getattr(self._training, "keeps_layout", False)
+        return self.convolves and not self.keeps_layout
 
     @property
     def is_light(self) -> bool:

@@ -58,6 +58,13 @@ def test_a_network_may_flatten_by_view(executor):
     assert not result.simulation.method.task.channels_last
 
 
+def test_one_of_several_networks_may_flatten_by_view():
+    images = DRAW.normal(size=(80, 3, 5, 5)).astype("f4")
+    other = nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(18, 3))
+    result = quiet(cut(images), other, "fml", executor="loop", large=[View(), other])
+    assert result.client_model(0)(images[:2]).shape == (2, 3)
+
+
 def test_a_run_is_independent_of_what_its_model_becomes():
     model = flat()
     model[0].requires_grad_(False)
