@@ -151,6 +151,7 @@ def _stamp(simulation: Simulation) -> dict:
         "settings": plain | {"course": repr(replace(simulation.course, rounds=0))},
         "executor": simulation.executor.setting,
         "device": str(simulation.data.device),
+        "precision": method.task.precision,  # a model of zeros has the same losses in all
         "torch": torch.__version__,
     }
 

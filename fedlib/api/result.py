@@ -185,7 +185,8 @@ class Result(Accuracies):
     def evaluate(self) -> pd.DataFrame:
         """Scores of the final state under every protocol, on every split: a row for each client.
 
-        As in the workflow's evaluation, clients of some methods train further for this.
+        As in the workflow's evaluation, clients of some methods train further for this. Accuracy
+        and loss are NaN for a client without examples of the split.
         """
         with process.threads.kept():
             torch.set_num_threads(1)  # as during the run: cores go to clients
@@ -198,7 +199,7 @@ class Result(Accuracies):
                     "client": self._names(scores),
                     "examples": scores.count,
                     "accuracy": shares(scores)[-1],
-                    "loss": scores.loss[-1],
+                    "loss": np.where(scores.count, scores.loss[-1], np.nan),
                 }
             )
             for view, scores in found.scores.items()

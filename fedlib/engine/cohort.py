@@ -341,7 +341,16 @@ class Cohort:
         """`fn(*per_client, batch) -> [B, ...]` on all examples, in shard order -> [C, N, ...]
 
         N is the largest client's number of examples; zeros follow a client's last example.
+
+        Raises:
+          ValueError: if `fn` gives another number of scores than examples.
         """
+
+        def scored(*args):
+            if (found := fn(*args)).shape[:1] != args[-1].index.shape:
+                raise ValueError(f"a score for each example must be [B, ...], got {[*found.shape]}")
+            return found
+
         refuse_others(per_client, self.size)
         on_cpu = self.task.device.type == "cpu"
         size = EVALUATION_BATCH["cpu" if on_cpu or self.task.is_heavy else "cuda"]
@@ -349,7 +358,7 @@ class Cohort:
             size = min(size, CACHED_IMAGES)
 
         work = self._work(f"scoring ({split})", tree.kinds(per_client))
-        batches = partial(self.executor.each, work, fn, per_client, split)
+        batches = partial(self.executor.each, work, scored, per_client, split)
         return batches(size) if self.task.mixes_examples else halving(batches, size)
 
     def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
@@ -357,10 +366,14 @@ class Cohort:
 
         Raises:
           DataError: if no client of the federation has examples of the split.
+          ValueError: for more or fewer scores than the clients have such examples.
         """
-        if not self.data.federation.split(split).sizes.any():
+        every = self.data.federation.split(split).sizes
+        if not every.any():
             raise DataError(f"no client has {split} examples; give {split}= or {split}_fraction")
-        sizes = self._sizes(split)
+        sizes = every[self.host_ids]
+        if values.shape[1] not in (sizes.max(), every.max()):  # the latter if `padded`
+            raise ValueError(f"{values.shape[1]} scores are not of {split} examples; say of which")
         count = upload(sizes, values.device)
         own = torch.arange(values.shape[1], device=values.device) < count[:, None]
         total = (values * tree.along(own, values)).sum(1)

@@ -153,7 +153,8 @@ class Method:
     def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
         """Further numbers to record about clients prepared for `protocol`, in a final evaluation.
 
-        By name, floating-point leaves [C, ...]; the diagnostics hold them as [num_clients, ...].
+        Not called if the protocol is not scored on test examples, as in tuning, which has none. By
+        name, floating-point leaves [C, ...]; the diagnostics hold them as [num_clients, ...].
         """
         return {}
 

@@ -51,14 +51,14 @@ class LabelLeakage(FedAvg):
     shared: ClassVar = ()  # without a server nobody estimates
 
     def __post_init__(self):
-        """Raises ValueError for a solver whose steps are not the rate times the gradient."""
+        """Raises ValueError if steps are not the rate times the gradient of the plain loss."""
         local = self.local
-        changed = local.weight_decay or local.clip_norm
+        changed = local.weight_decay or local.clip_norm or self.task.class_weights is not None
         plain = isinstance(local, SGD) and not local.momentum and not changed
         if not plain or local.schedule.kind != "constant" or not local.lr > 0:
             raise ValueError(
                 "label leakage is read from steps of SGD with a constant lr above 0, without "
-                f"momentum, weight decay or clipping, got {local}"
+                f"momentum, weight decay, clipping or class weights, got {local}"
             )
 
     @cached_property

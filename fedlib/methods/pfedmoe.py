@@ -162,8 +162,9 @@ class PFedMoE(PrivateModels):
         """Weights a_G and a_F of the global and the local expert -> [B, 2]"""
         if self.fixed_weight is None:
             return self.gate.logits(gate, batch).softmax(-1)
-        shares = self.fixed_weight, 1 - self.fixed_weight
-        return torch.stack([batch.x.new_full((len(batch.x),), share) for share in shares], dim=-1)
+        # Of the model's type: inputs may be tokens, which are integers.
+        ones = batch.x.new_ones(len(batch.x), dtype=self.task.dtype)
+        return torch.stack([self.fixed_weight * ones, (1 - self.fixed_weight) * ones], dim=-1)
 
     def representations(self, model: Model, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
         """r_G and r_F, the representations of both experts -> [B, F] each"""

@@ -19,7 +19,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver, from_spec
-from fedlib.engine.task import Params
+from fedlib.engine.task import Params, nll
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import chosen
 from fedlib.methods.parts.chosen import Chosen
@@ -70,7 +70,9 @@ class ServerFinetuning(FedAvg):
         tuned, _ = server.fit(
             self.task.loss, tree.broadcast(params, 1), local=self.server, stream="server"
         )
-        loss = server.example_mean(server.score(self.task.losses, tuned, split="val"), "val")[0]
+        # As in evaluations, class weights have no say.
+        errors = server.score(lambda w, b: nll(self.task.log_probs(w, b), b.y), tuned, split="val")
+        loss = server.example_mean(errors, "val")[0]
         tuned = tree.take(tuned, 0)
         return State(params, memory, tuned, state.best.renewed(tuned, loss, cohort.round + 1))
 

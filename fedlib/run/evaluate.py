@@ -110,9 +110,10 @@ def final(
             for part in split_cohort(cohort, method.personal_numbers()) if only else ():
                 ready = prepare(method, state, part, group, only, partial(tally.count, part))
                 for personals in scoring.in_sets(method, ready):
-                    for protocol, personal in personals.items():
+                    tested = {p: own for p, own in personals.items() if "test" in splits[p]}
+                    for protocol, personal in tested.items():
                         tally.measure(part, method.measure(protocol, personal, part))
-                        if predictions and "test" in splits[protocol]:
+                        if predictions:
                             view = View(group, protocol, "test")
                             tally.keep(view, predict(method, personal, part, "test"))
                     own = scoring.scored(method, personals, part, group, splits)

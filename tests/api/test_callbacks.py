@@ -200,6 +200,17 @@ def test_the_checkpoint_of_a_run_that_only_trains_otherwise_is_refused(tmp_path)
     simulate(checkpoint=tmp_path, model=model, local=local)
 
 
+def test_the_checkpoint_of_another_precision_is_refused_if_first_losses_are_the_same(tmp_path):
+    model = nn.Linear(64, 10)
+    for weights in model.parameters():
+        nn.init.zeros_(weights)
+    alike = {"checkpoint": tmp_path, "model": model, "start": "given"}
+    simulate(callbacks=[lambda e: e.round == 2], **alike)
+    with pytest.raises(ConfigError, match="a run that differs in precision;"):
+        simulate(precision="bfloat16", **alike)
+    simulate(**alike)
+
+
 def test_labels_that_are_changed_in_place_are_another_federation(tmp_path):
     federation = fedlib.partition(X, Y, "dirichlet", **CUT)
     before = federation.class_histogram

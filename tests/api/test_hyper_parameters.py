@@ -9,6 +9,7 @@ from math import inf
 
 import numpy as np
 import pytest
+import torch
 from every_method import every_method, make
 from support import sgd, tiny_task
 from torch import nn
@@ -74,6 +75,7 @@ TEXTS = Task(partial(transformer.build, 2, "bert-lite", vocabulary=20))
 FIVE_AND_SIX, TWO = (tiny_task(hidden=5), tiny_task(hidden=6)), tiny_task(classes=2)
 COSINE, DECAY = sgd(schedule=Schedule("cosine")), {"exploration": "eps_decay_b"}
 FRESH = {"start": "main", "sync_weights": "none"}
+WEIGHTED = replace(tiny_task(), class_weights=torch.ones(3))
 
 
 @pytest.mark.parametrize(
@@ -101,6 +103,7 @@ FRESH = {"start": "main", "sync_weights": "none"}
         ("fedmix", {"table_rounds": [5, 2]}, r"must ascend from 0 or more, got \[5, 2\]"),
         ("fedmix", {"private_bias": True, "task": Task(without_bias)}, "one bias, got none"),
         ("label_leakage", {"local": Adam(lr=0.1)}, "steps of SGD with a constant lr above 0"),
+        ("label_leakage", {"task": WEIGHTED}, "without .* or class weights"),
         ("fedjets", {"per_client": 4}, r"per_client must be in \[1, 3\], got 4"),
         ("fedmoe", {"top_k": 4}, r"top_k must be in \[1, 3\], got 4"),
         ("fedmoe", {"also_top": [5]}, r"also_top must be of .*, at most the 3 experts.*\(5,\)"),

@@ -89,10 +89,22 @@ def test_a_client_without_examples_of_a_split_gives_no_model_an_empty_batch(exec
         def forward(self, x):
             return self.head(x.reshape(x.size(0), -1))  # ambiguous for no examples
 
+    clients = some_without_validation()
+    assert quiet(clients, Reshape, "local", executor=executor).history.round.tolist() == [0, 1]
+
+
+def some_without_validation():
     x, labels = DRAW.normal(size=(195, 6)).astype("f4"), np.arange(195) % 10
     clients = fedlib.partition(x, labels, "two_shard", num_clients=20, val_fraction=0.07)
     assert 0 in clients.val.sizes and clients.val.sizes.any()
-    assert quiet(clients, Reshape, "local", executor=executor).history.round.tolist() == [0, 1]
+    return clients
+
+
+def test_a_client_without_examples_of_a_split_has_no_loss_of_zero():
+    clients = some_without_validation()
+    found = quiet(clients, nn.Linear(6, 10)).evaluate().query("split == 'val'")
+    lack = found.set_index("client")[["accuracy", "loss"]].isna()
+    assert all((lack[name] == (clients.val.sizes == 0)).all() for name in lack)
 
 
 @dataclass(frozen=True, kw_only=True)

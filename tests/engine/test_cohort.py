@@ -181,6 +181,19 @@ def test_scores_come_in_shard_order_with_zeros_beyond(executor, piece, shared, s
 
 
 @executors
+def test_scores_of_another_split_or_of_whole_batches_have_no_mean(executor):
+    task, federation = tiny_task(), toy_federation((7, 12), test=4, unseen=0)
+    cohort = cohort_of(task, federation, executor=executor)
+    models = tree.stack([task.init(seed) for seed in (0, 1)])
+    scores = cohort.score(task.losses, models, split="test")
+    with pytest.raises(ValueError, match="4 scores are not of train examples; say of which"):
+        cohort.example_mean(scores)
+    for score, shape in ((task.loss, r"\[\]"), (lambda *x: task.loss(*x)[None], r"\[1\]")):
+        with pytest.raises(ValueError, match=rf"each example must be \[B, ...\], got {shape}"):
+            cohort.score(score, models)
+
+
+@executors
 def test_padded_scores_have_one_shape_whoever_is_in_the_cohort(executor):
     # So that steps which read them are recorded or captured once, and not for each cohort.
     task, federation = tiny_task(), toy_federation(UNEVEN)

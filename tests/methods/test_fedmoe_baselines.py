@@ -84,6 +84,15 @@ def test_a_copy_of_the_average_learns_on_the_server_and_clients_never_hear_of_it
     assert int(state.best.round) == 1
 
 
+def test_a_tuned_copy_is_chosen_by_the_loss_of_evaluations_whatever_the_class_weights():
+    task, data = replace(tiny_task(), class_weights=torch.tensor([0.1, 6.0, 0.1])), federation()
+    method = methods.load("server_finetuning")(task=task, local=sgd(), server=SOLVER)
+    best = run(method, data).best
+    x, y = owned(data, SERVER, "val")
+    expected = cross_entropy(module_of(task, best.params)(x), y).item()
+    assert best.loss.item() == pytest.approx(expected, rel=1e-12)
+
+
 def test_a_tuned_copy_needs_validation_examples_too():
     method = methods.load("server_finetuning")(task=tiny_task(), local=sgd(), server=SOLVER)
     with pytest.raises(DataError, match="no validation examples, by which its model is chosen"):

@@ -47,6 +47,12 @@ def groups(row):
     return {"theta": row["small"], "extractor": body, "header": head, "phi": row["gate"]}
 
 
+@pytest.mark.parametrize("x", [torch.zeros(3, 4), torch.zeros(3, 4, dtype=torch.long)])
+def test_fixed_weights_are_the_same_for_numbers_and_tokens(x):
+    weights = make(gate_mode="fixed:0.3").weights({}, batch_of(x))
+    assert weights.tolist() == [[0.3, 0.7]] * 3
+
+
 @pytest.mark.parametrize(
     ("mode", "idle"),
     [("learned", set()), ("global_only", {"extractor", "phi"}), ("local_only", {"theta", "phi"})],

@@ -9,7 +9,7 @@ import pytest
 from conftest import toy_run
 from every_method import METHODS, make
 from stages import SPEC, assert_one_line, options, run_here
-from support import toy_federation
+from support import silently, simulation_of, toy_federation
 
 from fedlib import methods, papers, seals
 from fedlib.cli import take
@@ -23,6 +23,7 @@ from fedlib.methods.parts.settings import LogUniform, OneOf, Uniform
 from fedlib.results import RunResult, View
 from fedlib.run import check, tune
 from fedlib.run.build import build_simulation
+from fedlib.run.evaluate import final
 from fedlib.run.job import RAN
 from fedlib.run_spec import RunSpec, Tuning
 from fedlib.spec import SCALES
@@ -70,6 +71,23 @@ def trained(spec, whole=True):
     data = federation() if whole else tune.drop_test(federation())
     _, result = build_simulation(spec, data).run(report=lambda line: None)
     return result
+
+
+# -- how it is scored ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol"), [("adaptive_experts", "moe"), ("pfedmoe", "default")]
+)
+def test_a_method_that_measures_test_examples_can_be_tuned_by_a_final_protocol(name, protocol):
+    method = make(name)
+    if name == "adaptive_experts":
+        method = replace(method, stop_split="val")
+    run = simulation_of(method, tune.drop_test(federation()), rounds=1)
+    state, _ = silently(run)
+    view = View("seen", protocol, "val")
+    found = final(method, state, lambda group: run.everyone(group, 1), views=[view])
+    assert 0 < tune.accuracy(found, view) <= 1
 
 
 # -- what is tried ---------------------------------------------------------------------------------
