@@ -200,10 +200,7 @@ def test_a_model_that_the_engine_cannot_train_as_pytorch_does_is_refused(message
 
 @pytest.mark.parametrize(
     ("name", "executor", "told"),
-    [
-        ("padding row", "batched", "padding"),
-        ("batch normalisation", "batched", ""),
-    ],
+    [("padding row", "batched", "padding"), ("batch normalisation", "batched", "")],
 )
 def test_progress_says_why_a_fast_executor_is_not_taken(name, executor, told):
     lines = []
