@@ -84,6 +84,17 @@ def clients_with(x, y, rows, classes, unseen=0, **known):
     )
 
 
+def seeded(make):
+    """A function that makes the same model each time, whatever `make` draws."""
+
+    def build():
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            return make()
+
+    return build
+
+
 def batch_of(x, y=None, **fields) -> Batch:
     """All of these examples as one batch, with labels 0 unless they have others."""
     y = torch.zeros(len(x), dtype=torch.long) if y is None else y
