@@ -128,6 +128,16 @@ def cohort_of(
     )
 
 
+def everybody_of(task, federation):
+    """Function that gives the cohort of a whole group; None where nobody is in it."""
+
+    def cohort(group):
+        ids = federation.ids(group)
+        return cohort_of(task, federation, ids) if len(ids) else None
+
+    return cohort
+
+
 def run(method, federation, rounds=3, *, ids=None, state=None, seed=0, **options):
     """The state after so many rounds with the clients `ids`, or one with each of these cohorts."""
     state = method.init(federation.num_clients, seed) if state is None else state
