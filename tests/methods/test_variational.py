@@ -31,10 +31,8 @@ def close(ours, expected, places=8):
 
 def test_shares_of_labels_are_read_from_marginals():
     # As many experts as labels: a system of equations with one answer.
-    phi, shares = (
-        matrix([[2, 0, -1], [0, 1, 0], [-1, 0, 2]]),
-        matrix([[0.7, 0.3, 0], [0.2, 0, 0.8]]),
-    )
+    phi = matrix([[2, 0, -1], [0, 1, 0], [-1, 0, 2]])
+    shares = matrix([[0.7, 0.3, 0], [0.2, 0, 0.8]])
     read = variational.read_shares(variational.marginal(shares, phi), phi)
     torch.testing.assert_close(read, shares, rtol=0, atol=1e-9)
     # Two experts for three labels: (0.9 - t/2, 0.1 - t/2, t) for any t; t = 1/3 would be nearest to
