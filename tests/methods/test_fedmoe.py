@@ -335,6 +335,3 @@ def test_a_single_logit_is_of_two_classes():
 def test_a_server_without_validation_examples_cannot_choose():
     with pytest.raises(DataError, match="no validation examples, by which its mixture is chosen"):
         run(fedmoe(), federation(owned=(12, 0, 8)))
-
-
-# -- presets ---------------------------------------------------------------------------------------

@@ -161,12 +161,6 @@ def test_what_is_shown_is_made_again_where_it_changes(folder):
     assert would_run(folder) == expected | of_numbers
 
 
-# --- Declarations ---------------------------------------------------------------------------------
-
-
-# --- A partition for every seed -------------------------------------------------------------------
-
-
 # --- Configuration --------------------------------------------------------------------------------
 
 
