@@ -271,8 +271,3 @@ def draw(kind: str, exhibit: dict, tidy, clients, published=None, **params) -> F
 def texts(block) -> list[list[str]]:
     """The words in the cells of a table's block."""
     return [[cell.text for cell in row] for row in block.rows]
-
-
-def footer(figure) -> str:
-    """What stands below the panels of a figure, in one line."""
-    return " ".join(figure.get_supxlabel().split())

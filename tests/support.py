@@ -84,6 +84,25 @@ def clients_with(x, y, rows, classes, unseen=0, **known):
     )
 
 
+def seeded(make):
+    """A function that makes the same model each time, whatever `make` draws."""
+
+    def build():
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            return make()
+
+    return build
+
+
+def with_validation(federation, sizes):
+    """The federation, of whose clients' test examples the first so many are for validation."""
+    own = [federation.test.of(client) for client in range(len(sizes))]
+    parts = [(rows[:n], rows[n:]) for rows, n in zip(own, sizes, strict=True)]
+    val, test = (Split.from_lists(rows) for rows in zip(*parts, strict=True))
+    return replace(federation, val=val, test=test)
+
+
 def batch_of(x, y=None, **fields) -> Batch:
     """All of these examples as one batch, with labels 0 unless they have others."""
     y = torch.zeros(len(x), dtype=torch.long) if y is None else y
@@ -107,6 +126,16 @@ def cohort_of(
         population_examples=int(federation.train.sizes[seen].sum()),
         aggregation=aggregation,
     )
+
+
+def everybody_of(task, federation):
+    """Function that gives the cohort of a whole group; None where nobody is in it."""
+
+    def cohort(group):
+        ids = federation.ids(group)
+        return cohort_of(task, federation, ids) if len(ids) else None
+
+    return cohort
 
 
 def run(method, federation, rounds=3, *, ids=None, state=None, seed=0, **options):
@@ -216,9 +245,7 @@ def federation_for(name: str, *args, **options) -> Federation:
     """
     made = toy_federation(*args, **options)
     if name in ("fedmix_vae", "plain_mixture"):
-        halves = [np.array_split(made.test.of(c), 2) for c in range(made.num_clients)]
-        val, test = (Split.from_lists(list(half)) for half in zip(*halves, strict=True))
-        return replace(made, val=val, test=test)
+        return with_validation(made, (made.test.sizes + 1) // 2)
     if name == "oracle_clusters":
         return replace(made, cluster=np.arange(made.num_clients) % 2)
     return with_server(made, by_rule=True) if name in WITH_SERVER else made

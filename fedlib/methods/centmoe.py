@@ -55,12 +55,9 @@ class CentMoE(GatedMixture):
     def round(self, state: State, cohort: Cohort) -> State:
         """The server trains, then keeps the mixture if its validation loss is the lowest so far."""
         server = cohort.everyone("server")
+        start = tree.broadcast(state.model, 1)
         trained, memory = replace(server, task=self.mixture_task).fit(
-            self.joint_loss,
-            tree.broadcast(state.model, 1),
-            local=self.local,
-            memory=state.memory,
-            stream="server",
+            self.joint_loss, start, local=self.local, memory=state.memory, stream="server"
         )
         model = tree.take(trained, 0)
         loss = self.validation_loss(model, self.validation_outputs(model, server), server)

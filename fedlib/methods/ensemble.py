@@ -53,12 +53,8 @@ class Ensemble(Method):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Each client continues to train its own model and sends it to the server."""
-        trained, memory = cohort.fit(
-            self.task.loss,
-            tree.take(state.models, cohort.host_ids),
-            local=self.local,
-            memory=state.memory,
-        )
+        models = tree.take(state.models, cohort.host_ids)
+        trained, memory = cohort.fit(self.task.loss, models, local=self.local, memory=state.memory)
         return State(cohort.put(state.models, cohort.collect(trained)), memory)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:

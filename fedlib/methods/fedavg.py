@@ -32,13 +32,9 @@ class FedAvg(OneModel):
 
     def averaged(self, loss: Callable, state: State, cohort: Cohort, *per_client: Tree) -> State:
         """State after a round in which clients minimise `loss(params, *per_client, batch)`."""
+        start = cohort.broadcast(state.params)
         sent, memory = cohort.fit(
-            loss,
-            cohort.broadcast(state.params),
-            *per_client,
-            local=self.local,
-            memory=state.memory,
-            returns=Cohort.total,
+            loss, start, *per_client, local=self.local, memory=state.memory, returns=Cohort.total
         )
         return State(cohort.average(sent, state.params), memory)
 

@@ -84,13 +84,9 @@ class FedGH(ClassStatistics):
         tasks = self.own.of(cohort)
         means = class_means.of_clients(cohort, represent, trained, tasks, counts=counts)
         means = cohort.collect_some(means, held)
+        pairs = class_means.pairs(cohort, means, held)
         header = server_sgd.train(
-            self.header_loss,
-            state.header,
-            class_means.pairs(cohort, means, held),
-            self.server_solver,
-            cohort,
-            "header",
+            self.header_loss, state.header, pairs, self.server_solver, cohort, "header"
         )
         return State(cohort.put(state.models, trained), header, memory)
 

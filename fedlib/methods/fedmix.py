@@ -202,10 +202,7 @@ class FedMix(PooledMixture):
 
     def sent(self, state: State, part: Cohort, trained: Model) -> Sent:
         """The result of a part of the cohort: sums for the server, and private parts."""
-        facts = self.facts(state, part)
-        q = variational.marginal(facts["shares"], trained["phi"])
-        returned = variational.keep(q, facts["received"], self.pruning)
-        weights = variational.kept_part(q, returned) if self.pruning else q
+        q, returned, weights = self.used(self.facts(state, part), trained["phi"])
         rest = {"phi": part.held(state.phi) - trained["phi"]}
         if self.gates == "shared":
             rest["gate"] = tree.sub(part.held(state.gate), trained["gate"])
@@ -223,10 +220,9 @@ class FedMix(PooledMixture):
     def loss(self, model: Model, facts: Facts, batch: Batch) -> Tensor:
         """One client's objective, negated -> []"""
         phi = model["phi"]
-        q = variational.marginal(facts["shares"], phi.detach())
-        keep = variational.keep(q, facts["received"], self.pruning)
+        _, keep, pooling = self.used(facts, phi.detach())
         features, log_probs = gating.outputs(self.task, self.whole(model), batch)
-        pooled = gating.pool(self.pooling(q, keep), features)
+        pooled = gating.pool(pooling, features)
         given = batch.y.long() if self.condition == "label" else facts["side"][batch.index]
         bound = variational.bound(
             phi.softmax(-1)[given],
@@ -238,9 +234,11 @@ class FedMix(PooledMixture):
             bound = bound + variational.entropy(phi)[given]
         return -batch.mean(bound)
 
-    def pooling(self, q: Tensor, keep: Tensor) -> Tensor:
-        """Pooling weights of the experts' features, from marginals q [..., E] -> [..., E]"""
-        return variational.kept_part(q, keep) if self.pruning else q
+    def used(self, facts: Facts, phi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(q(e|s), which experts the client uses, q over these alone), each [..., E]"""
+        q = variational.marginal(facts["shares"], phi)
+        keep = variational.keep(q, facts["received"], self.pruning)
+        return q, keep, variational.kept_part(q, keep) if self.pruning else q
 
     def whole(self, model: Model) -> Params:
         """The experts with their bias, private or not -> [..., E, ...]"""
@@ -252,9 +250,8 @@ class FedMix(PooledMixture):
 
     def known(self, model: Model, facts: Facts) -> Known:
         """The clients' predictors, from their models [C, ...]."""
-        q = variational.marginal(facts["shares"], model["phi"])
-        keep = variational.keep(q, facts["received"], self.pruning)
-        return Known(self.whole(model), model["gate"], self.pooling(q, keep), keep)
+        _, keep, pooling = self.used(facts, model["phi"])
+        return Known(self.whole(model), model["gate"], pooling, keep)
 
     # -- the server -------------------------------------------------------------------
 
@@ -312,13 +309,12 @@ class FedMix(PooledMixture):
         """For a shard without labels: all seen clients' gates, and the mean of their biases."""
         seen = cohort.seen()
         facts, own = self.facts(state, seen), tree.take(state.private, seen.ids)
-        q = variational.marginal(facts["shares"], state.phi)
-        keep = variational.keep(q, facts["received"], self.pruning)
+        q, _, pooling = self.used(facts, state.phi)
         bias = {"bias": own["bias"].mean(0)} if self.bias else {}
         log_prior = (seen.num_examples / seen.num_examples.sum()).log().to(q.dtype)
         gates = state.gate if self.gates == "shared" else own["gate"]
         experts = self.whole({"experts": state.experts, **bias})
-        return cohort.broadcast(Anybody(experts, gates, self.pooling(q, keep), log_prior))
+        return cohort.broadcast(Anybody(experts, gates, pooling, log_prior))
 
     def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
         """True shares of the labels [C, L], if the server reads them."""

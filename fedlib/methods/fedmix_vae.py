@@ -9,8 +9,8 @@ After training, every client fits a variational autoencoder to its inputs, with 
 The encoder e(z|x) and the prior p(z) are normal. The encoder takes inputs scaled as for every
 model; p(x|z) is over pixels in [0, 1]. The noise of the codes depends on the batch's key in
 training, and on the run's seed elsewhere. There it is the same for all inputs and autoencoders, so
-differences between autoencoders have less noise. The protocol "new_shard_vae" uses
-it, to compare with FedMix's "new_shard"; everything else is FedMix.
+differences between autoencoders have less noise. The protocol "new_shard_vae" predicts with p(s|x),
+to compare with FedMix's "new_shard", which has p(s); everything else is FedMix.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
 appendix F; sections 3 and 7.6 of fedlib/papers/fedmix/README.md.
@@ -103,11 +103,8 @@ class FedMixVAE(FedMix):
 
     def evidence(self, personal: Experienced, batch: Batch) -> Tensor:
         """The bound of log p(x|s) of every seen client -> [B, S]"""
-        bounds = [
-            elbo(self.vae, autoencoder, personal.given, batch)
-            for autoencoder in tree.unstack(personal.autoencoders)
-        ]
-        return torch.stack(bounds, dim=1)
+        own = tree.unstack(personal.autoencoders)
+        return torch.stack([elbo(self.vae, each, personal.given, batch) for each in own], dim=1)
 
 
 # -- autoencoders ---------------------------------------------------------------------------

@@ -263,10 +263,8 @@ class FedMoE(TrainedMixture):
         mean = tree.mean(trained, torch.ones_like(weights[0]))
         lam = self.lam if self.main_lam is None else self.main_lam
         everywhere = tree.broadcast(mean, self.num_main) if self.num_main else {}
-        return model | {
-            "routed": routed,
-            "main": relevance.moved_towards(model["main"], everywhere, lam),
-        }
+        main = relevance.moved_towards(model["main"], everywhere, lam)
+        return model | {"routed": routed, "main": main}
 
     def synchronise(self, trained: Rows, model: Model, found: Tensor) -> Rows:
         """The clients' models after their update with W^c (Equation 13).
@@ -280,11 +278,10 @@ class FedMoE(TrainedMixture):
             mean = tree.map(lambda x: x.mean(0, keepdim=True), model["main"])
             experts = tree.concatenate([experts, mean])
         lam = self.lam if self.client_lam is None else self.client_lam
-        rows = [
+        return Rows(
             relevance.moved_towards(tree.combine(experts, shares[:, j]), tree.take(trained, j), lam)
             for j in range(shares.shape[1])
-        ]
-        return Rows(rows)
+        )
 
     def record(self, log: Log, model: Model, query: Tensor, probe: Cohort) -> Log:
         """`log` with gate and alpha, if this is one of `log_rounds`; `query` [N, K] is Q."""

@@ -103,18 +103,13 @@ class FedTGP(FedProto):
         """Clients train towards the prototypes; the server trains these on the uploaded means."""
         state, uploaded, held = self.train_clients(state, cohort)
         margin = self.margin(class_means.averaged(state.prototypes, uploaded, held), held.any(0))
+        loss = partial(self.server_loss, margin=margin)
+        pairs = class_means.pairs(cohort, uploaded, held)
         trained = server_sgd.train(
-            lambda params, means, labels: self.server_loss(params, means, labels, margin),
-            state.generator,
-            class_means.pairs(cohort, uploaded, held),
-            self.server_solver,
-            cohort,
-            "prototypes",
+            loss, state.generator, pairs, self.server_solver, cohort, "prototypes"
         )
-        known = state.prototypes.known | held.any(0)
-        return state._replace(
-            prototypes=ClassMeans(self.prototypes(trained), known), generator=trained
-        )
+        prototypes = ClassMeans(self.prototypes(trained), state.prototypes.known | held.any(0))
+        return state._replace(prototypes=prototypes, generator=trained)
 
     def prototypes(self, params: Params) -> Tensor:
         """P, the prototypes of all classes -> [L, F]"""

@@ -101,12 +101,9 @@ class GatedExperts(Method):
             return part.total(shared), {"expert": last, "gate": trained["gate"]}
 
         cohort = replace(cohort, task=self.gated)
+        start = self.personalise(state, cohort)
         (sent, own), memory = cohort.fit(
-            self.loss,
-            self.personalise(state, cohort),
-            local=self.local,
-            memory=state.memory,
-            returns=returns,
+            self.loss, start, local=self.local, memory=state.memory, returns=returns
         )
         return State(cohort.average(sent, state.experts), cohort.put(state.models, own), memory)
 

@@ -236,9 +236,8 @@ class GatedMixture(Method):
         In training, main expert r has the dropout masks of routed expert r.
         """
         kinds = [model[name] for name in ("routed", "main") if model[name]]
-        return torch.cat(
-            [each_expert(lambda e: self.output_of_expert(e, batch), kind) for kind in kinds], 1
-        )
+        outputs = [each_expert(lambda e: self.output_of_expert(e, batch), kind) for kind in kinds]
+        return torch.cat(outputs, 1)
 
     def output_of_expert(self, expert: Params, batch: Batch) -> Tensor:
         """An expert's probabilities or logits -> [B, L]"""
@@ -268,9 +267,6 @@ class GatedMixture(Method):
     def outputs_in_turn(self, model: Model, server: Cohort, split: str) -> Tensor:
         """Outputs of all experts for the server's examples, one at a time -> [1, N, K + R, L]"""
         kinds = [model[name] for name in ("routed", "main") if model[name]]
-        experts = [expert for kind in kinds for expert in tree.unstack(kind)]
-        scores = [
-            server.score(self.output_of_expert, tree.broadcast(expert, 1), split=split)
-            for expert in experts
-        ]
+        experts = [tree.broadcast(one, 1) for kind in kinds for one in tree.unstack(kind)]
+        scores = [server.score(self.output_of_expert, one, split=split) for one in experts]
         return torch.stack(scores, dim=2)

@@ -258,11 +258,10 @@ class IFCA(Method):
         """
         if self.stop == "never" or cohort.round % self.stop_every:
             return state
-        early_stopping.refuse_nothing_to_stop_on(cohort, self.stop_split)
-        losses = early_stopping.client_losses(
-            cohort, self.task.losses, start, split=self.stop_split
-        )
-        when, what = f"by round {cohort.round}", f"{self.stop_split} loss"
+        split = self.stop_split
+        early_stopping.refuse_nothing_to_stop_on(cohort, split)
+        losses = early_stopping.client_losses(cohort, self.task.losses, start, split=split)
+        when, what = f"by round {cohort.round}", f"{split} loss"
         refuse_diverged(losses, cohort.host_ids, when, what)
         members = one_hot(choice, self.num_experts).T.bool()  # [E, C]
         total = torch.where(members, losses, 0).sum(1)

@@ -92,10 +92,9 @@ class LocalGlobal(FedAvgAdam):
     def mean_representation(self, lower: Params, batch: Batch) -> Tensor:
         """Mean output of the clients' lower parts [S, ...] for a batch -> [B, ...]"""
         everyone = tree.unstack(lower)
-        total = 0  # one client at a time, as all together may not fit into memory
-        for own in everyone:
-            total = total + self.through(self.lower_parts, own, batch.x, batch)
-        return total / len(everyone)
+        # One client at a time, as all together may not fit into memory.
+        outputs = (self.through(self.lower_parts, own, batch.x, batch) for own in everyone)
+        return sum(outputs) / len(everyone)
 
     def through(
         self, parts: tuple[str, ...], params: Params, inputs: Tensor, batch: Batch

@@ -43,11 +43,8 @@ class MoEFedAvg(GatedMixture):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Broadcast, train locally, average by number of examples."""
+        start = cohort.broadcast(state.model)
         sent, memory = replace(cohort, task=self.mixture_task).fit(
-            self.joint_loss,
-            cohort.broadcast(state.model),
-            local=self.local,
-            memory=state.memory,
-            returns=Cohort.total,
+            self.joint_loss, start, local=self.local, memory=state.memory, returns=Cohort.total
         )
         return State(cohort.average(sent, state.model), memory)

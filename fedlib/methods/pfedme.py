@@ -56,11 +56,9 @@ class PFedMe(Method):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Each client trains its own model; the reference moves by the average change."""
-        reference = self.task.trainable(cohort.broadcast(state.reference))
+        w = self.task.trainable(cohort.broadcast(state.reference))
         own = tree.take(state.models, cohort.ids)
-        trained, memory = cohort.fit(
-            self.loss, own, reference, local=self.local, memory=state.memory
-        )
+        trained, memory = cohort.fit(self.loss, own, w, local=self.local, memory=state.memory)
         # By shares of all clients' examples, so that an absent client counts with the model it has.
         total = cohort.collect(cohort.total(tree.sub(trained, own)))
         change = tree.map(lambda x: x / cohort.population_examples, total.sum)

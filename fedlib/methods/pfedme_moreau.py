@@ -59,12 +59,9 @@ class PFedMeMoreau(OneModel):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients descend their envelopes; the server moves towards their average."""
+        start = cohort.broadcast(state.params)
         sent, memory = cohort.fit(
-            self.envelope,
-            cohort.broadcast(state.params),
-            local=self.local,
-            memory=state.memory,
-            returns=Cohort.total,
+            self.envelope, start, local=self.local, memory=state.memory, returns=Cohort.total
         )
         average = cohort.average(sent, state.params)
         average, statistics = tree.partition(average, self.task.is_statistic)

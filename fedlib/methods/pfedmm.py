@@ -76,8 +76,6 @@ class PFedMM(FedEM):
 
     def log_probs(self, experts: Model, batch: Batch) -> Tensor:
         """Log-probabilities under each head; the body runs once per example -> [B, E, L]"""
-        features = self.task.features(experts["body"], batch)
-        logits = each_expert(
-            lambda head: self.task.head_logits(head, features, batch), experts["heads"]
-        )
+        features, heads = self.task.features(experts["body"], batch), experts["heads"]
+        logits = each_expert(lambda head: self.task.head_logits(head, features, batch), heads)
         return log_probs(logits.relu() if self.relu_logits else logits)

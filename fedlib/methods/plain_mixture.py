@@ -81,12 +81,9 @@ class PlainMixture(Method):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Train, average, and record the gate after one of `table_rounds`."""
+        start = cohort.broadcast(state.model)
         sent, memory = cohort.fit(
-            self.loss,
-            cohort.broadcast(state.model),
-            local=self.local,
-            memory=state.memory,
-            returns=Cohort.total,
+            self.loss, start, local=self.local, memory=state.memory, returns=Cohort.total
         )
         model = cohort.average(sent, state.model)
         found = partial(self.table, model, cohort)

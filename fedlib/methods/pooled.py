@@ -32,12 +32,8 @@ class Pooled(OneModel):
     def round(self, state: State, cohort: Cohort) -> State:
         """Train on the examples of all seen clients; each client of the cohort records the loss."""
         trainer = self.trainer(cohort)
-        trained, memory = trainer.fit(
-            self.task.loss,
-            tree.broadcast(state.params, 1),
-            local=self.solver(trainer),
-            memory=state.memory,
-        )
+        start, local = tree.broadcast(state.params, 1), self.solver(trainer)
+        trained, memory = trainer.fit(self.task.loss, start, local=local, memory=state.memory)
         [loss] = trainer.journal.losses
         cohort.journal.add(cohort.host_ids, loss.expand(cohort.size))
         cohort.journal.examples += trainer.journal.examples

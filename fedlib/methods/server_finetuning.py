@@ -67,9 +67,8 @@ class ServerFinetuning(FedAvg):
         params, memory = FedAvg.round(self, state, cohort)
         server = cohort.everyone("server")
         chosen.refuse_nothing_to_choose_by(server, "model")
-        tuned, _ = server.fit(
-            self.task.loss, tree.broadcast(params, 1), local=self.server, stream="server"
-        )
+        start = tree.broadcast(params, 1)
+        tuned, _ = server.fit(self.task.loss, start, local=self.server, stream="server")
         # As in evaluations, class weights have no say.
         errors = server.score(lambda w, b: nll(self.task.log_probs(w, b), b.y), tuned, split="val")
         loss = server.example_mean(errors, "val")[0]

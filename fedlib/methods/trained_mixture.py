@@ -76,14 +76,10 @@ class TrainedMixture(GatedMixture):
         known = () if self.trains_experts else (self.outputs_in_turn(model, server, "train"),)
         scales = {name: getattr(self, f"{name}_lr_scale") for name in ("noise", "alpha")}
         scales |= {"routed": self.routed_lr_scale, "main": self.main_lr_scale}
+        loss = self.joint_loss if self.trains_experts else self.gate_loss
+        start = tree.broadcast(self.trained_part(model), 1)
         trained, own = replace(server, task=self.mixture_task).fit(
-            self.joint_loss if self.trains_experts else self.gate_loss,
-            tree.broadcast(self.trained_part(model), 1),
-            *known,
-            local=self.server,
-            memory=own,
-            lr_scale=scales,
-            stream=stream,
+            loss, start, *known, local=self.server, memory=own, lr_scale=scales, stream=stream
         )
         return model | tree.take(trained, 0), own
 

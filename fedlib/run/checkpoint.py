@@ -164,8 +164,7 @@ class Checkpoints:
         Raises:
           DataError: if it is damaged; the message says what to delete.
         """
-        entry = self._entry()
-        if entry is None:
+        if (entry := self._entry()) is None:
             return None
         try:
             tensors = load_tensors(self.folder / entry["file"], entry["sha256"])

@@ -1,7 +1,7 @@
 """The contract of a method: functions that the engine calls by name, and arrays that it records.
 
-Otherwise a misspelt function would never be called, and the one of the base class would run
-silently.
+Without this check, a misspelt function would never be called, and the one of the base class would
+run silently.
 """
 
 import dataclasses
@@ -89,7 +89,7 @@ def diagnostics(method: Method, state: Any, num_clients: int) -> dict[str, np.nd
     """Arrays of `Method.diagnostics`, by name.
 
     Raises:
-      ConfigError: for one that has not a row for each client.
+      ConfigError: for one without a row for each client.
     """
     found = as_arrays(method.diagnostics(state))
     for name, array in found.items():

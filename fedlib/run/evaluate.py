@@ -284,21 +284,13 @@ def evaluate_state(
     history = _history(history_file, spec, provenance)
     state_sha256 = history.provenance["state_sha256"]
     state = restore(simulation.init(), load_tensors(state_file, state_sha256))
-    result = final(
-        simulation.method,
-        state,
-        lambda group: simulation.everyone(group, simulation.course.rounds, checkpoints=checkpoints),
-        spec.views or (),
-        bool(spec.predictions),
-        report,
-    )
+    rounds, views = simulation.course.rounds, spec.views or ()
+    everyone = partial(simulation.everyone, round=rounds, checkpoints=checkpoints)
+    result = final(simulation.method, state, everyone, views, bool(spec.predictions), report)
     measured = {k: np.array([x]) for k, x in measure(simulation, state, result).items()}
-    return replace(
-        result,
-        spec=spec.to_json(),
-        provenance=provenance | {"state_sha256": state_sha256, "spent": spent()},
-        diagnostics=result.diagnostics | measured,
-    )
+    about = provenance | {"state_sha256": state_sha256, "spent": spent()}
+    found = result.diagnostics | measured
+    return replace(result, spec=spec.to_json(), provenance=about, diagnostics=found)
 
 
 def _history(file: Path, spec: RunSpec, provenance: dict) -> RunResult:

@@ -1,8 +1,8 @@
 """A rehearsal of a user's class before its run: what do its functions return?
 
-It is one round of two clients with a few examples each, of one fewer than of the other: executors
-then fill a batch up, which a step may not heed. Otherwise a loss that is no scalar would be
-summed silently, and numbers that are no probabilities would be compared.
+Without it, a loss that is no scalar would be summed silently, and numbers that are no probabilities
+would be compared. It is one round of two clients with a few examples each. One client has fewer
+than the other, so executors fill a batch up, and a step that does not heed this is found.
 """
 
 import contextlib
@@ -42,8 +42,8 @@ def check(simulation: Simulation) -> None:
     pads = all(task.may_pad for task in tasks_of(simulation.method))
     most = [FEWER if pads and c == able[-1] else EXAMPLES for c in range(federation.num_clients)]
     first = {
-        name: Split.from_lists([split.of(c)[:n] for c, n in enumerate(most)])
-        for name, split in ((name, federation.split(name)) for name in SPLITS)
+        name: Split.from_lists([federation.split(name).of(c)[:n] for c, n in enumerate(most)])
+        for name in SPLITS
     }
     few = replace(simulation.only(able, **first), executor=Loop())
     name = type(few.method).__name__
@@ -87,7 +87,7 @@ def _compare(few: Simulation, setting: str, name: str) -> None:
 
 
 def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
-    """The cohort, whose `fit` refuses a loss that is no scalar, no parameters, and odd memory."""
+    """A copy of the cohort; its `fit` refuses vectors as losses, empty models and odd memory."""
 
     class Refusing(type(cohort)):
         def fit(self, loss, params, *args, **options):
@@ -122,7 +122,7 @@ def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
 
 
 def _leaves_padding_out(loss: Callable, *inner: Any) -> bool:
-    """Whether a loss without dropout is the same with an example more that is padding."""
+    """Whether a loss, without dropout, stays the same if an example of padding is added."""
     *params, batch = inner
     batch = batch._replace(train=False)
     more = {name: torch.cat([x, x[:1]]) for name, x in zip(batch._fields, batch[:3], strict=False)}

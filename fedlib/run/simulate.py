@@ -290,9 +290,8 @@ class Record:
         self.totals["client_rounds"] += cohort.size
         self.totals["server_examples"] += sum(x.examples for x in cohort.journal.others.values())
         cohort.journal.refuse_diverged(f"in round {number}")
-        if not cohort.journal.losses:
+        if not (every := cohort.journal.losses):
             return
-        every = cohort.journal.losses
         # Fits of one round may be of unlike numbers of clients.
         losses = torch.cat(every) if len({*map(len, every)}) > 1 else torch.stack(every).mean(0)
         untrained = [np.nan] * (number - 1 - len(self.train_loss))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from reference import fedavg
-from support import assert_same_result
+from support import assert_same_result, seeded
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -51,17 +51,6 @@ def net(between, base=Net):
 def train(model, federation=None, rounds=2, **options):
     options = {"local": SGD, "executor": "auto", "progress": None} | options
     return fedlib.simulate(federation or cut(), model, "fedavg", rounds=rounds, **options)
-
-
-def seeded(make):
-    """A function that makes the same model each time."""
-
-    def build():
-        with torch.random.fork_rng():
-            torch.manual_seed(1)
-            return make()
-
-    return build
 
 
 def ema(model, x):
@@ -200,10 +189,7 @@ def test_a_model_that_the_engine_cannot_train_as_pytorch_does_is_refused(message
 
 @pytest.mark.parametrize(
     ("name", "executor", "told"),
-    [
-        ("padding row", "batched", "padding"),
-        ("batch normalisation", "batched", ""),
-    ],
+    [("padding row", "batched", "padding"), ("batch normalisation", "batched", "")],
 )
 def test_progress_says_why_a_fast_executor_is_not_taken(name, executor, told):
     lines = []

@@ -604,8 +604,7 @@ FEDERATIONS = {
         pd.DataFrame({"a": pd.array(words(None, Y.tolist()), "Int64")})
     ),
     "several columns have the same name": lambda: deal(
-        pd.DataFrame(X[:, :3], columns=[*"aab"]),
-        test=(pd.DataFrame(X[:, :3], columns=[*"aba"]), Y),
+        pd.DataFrame(X[:, :3], columns=[*"aab"]), test=(pd.DataFrame(X[:, :3], columns=[*"aba"]), Y)
     ),
     "num_classes must be .* got nan": lambda: deal(num_classes=float("nan")),
 }

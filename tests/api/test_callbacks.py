@@ -291,12 +291,12 @@ def test_a_result_is_kept_whatever_the_number_of_threads(tmp_path, request):
         kept.client_model(0)(X[:3, :9])
 
 
-@pytest.mark.slow  # torch.export takes seconds for the first model
 class ByLength(nn.Module):
     def forward(self, x):
         return x * (len(x) / len(x))
 
 
+@pytest.mark.slow  # torch.export takes seconds for the first model
 def test_a_model_that_cannot_be_kept_is_told_the_reason(tmp_path):
     model = nn.Sequential(ByLength(), nn.Linear(64, 10))
     clients = fedlib.partition(X, Y, "dirichlet", **CUT)

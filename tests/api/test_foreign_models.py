@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from reference import fedavg
-from support import EVERYTHING
+from support import EVERYTHING, seeded
 from torchvision import models
 from torchvision.models import convnext, resnet
 
@@ -27,11 +27,7 @@ MODELS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS if EVERYTHING else ("resnet", "vit", "swin"))
 def test_a_model_of_torchvision_is_trained_as_in_a_plain_loop(name):
-    def build():
-        with torch.random.fork_rng():
-            torch.manual_seed(1)
-            return MODELS[name]()
-
+    build = seeded(MODELS[name])
     x, y = np.random.default_rng(0).normal(size=(32, 3, 32, 32)).astype(np.float32), np.arange(32)
     y = y % 3
     pairs = [(x[:12], y[:12]), (x[12:20], y[12:20])], [(x[20:26], y[20:26]), (x[26:], y[26:])]

@@ -72,9 +72,8 @@ def without_bias():
 
 
 TEXTS = Task(partial(transformer.build, 2, "bert-lite", vocabulary=20))
-FIVE_AND_SIX, TWO = (tiny_task(hidden=5), tiny_task(hidden=6)), tiny_task(classes=2)
+FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
 COSINE, DECAY = sgd(schedule=Schedule("cosine")), {"exploration": "eps_decay_b"}
-FRESH = {"start": "main", "sync_weights": "none"}
 WEIGHTED = replace(tiny_task(), class_weights=torch.ones(3))
 
 

@@ -1,10 +1,11 @@
 """A user's method in the workflow: tried before anything runs, and left out where it fails."""
 
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
 import torch
-from conftest import toy_paper, toy_run
+from conftest import IID, toy_paper, toy_run
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.func import grad
@@ -36,7 +37,6 @@ class MyWay(FedAvg):
     def diagnostics(self, state):
         return {"mine": RECORDED}
 """
-IID = {"kind": "iid", "num_clients": 4, "train_fraction": 0.8}
 DIGITS = spec.Data("digits", "digits", IID, 0, "Digits", "iid")
 HALVES = """
 from fedlib.methods.fedavg import FedAvg
@@ -70,27 +70,28 @@ def mine(tmp_path, monkeypatch):
     return write
 
 
+def try_method(path):
+    """Try the method of a file, as a plan does."""
+    run = toy_run(method=path, model_params={"hidden": [3]}).spec(0)
+    own_trial.check(run, build(run), DIGITS.spec(0), "data/raw")
+
+
 def test_memory_that_is_not_of_all_clients_is_refused(mine):
     text = "num_clients, seed):\n        return super().init(num_clients, seed)._replace(memory="
     text = f"    def init(self, {text}self.local.memory({{}}, 1))"
     path = mine("from fedlib.methods.fedavg import FedAvg\nclass MyWay(FedAvg):\n" + text)
-    run = toy_run(method=path, model_params={"hidden": [3]}).spec(0)
     with pytest.raises(ConfigError, match="memory must be of all . clients, .*, got one of 1"):
-        own_trial.check(run, build(run), DIGITS.spec(0), "data/raw")
+        try_method(path)
 
 
 def test_what_it_records_must_be_of_every_client_or_of_rounds(mine):
-    def check(text):
-        path = mine(text.replace("NOISE", "0").replace("LOG", "0"))
-        run = toy_run(method=path, model_params={"hidden": [3]}).spec(0)
-        own_trial.check(run, build(run), DIGITS.spec(0), "data/raw")
-
+    quiet = OWN.replace("NOISE", "0").replace("LOG", "0")
     with pytest.raises(ConfigError, match="mine must have a row for each of the . clients, got"):
-        check(OWN.replace("RECORDED", "torch.ones(200)"))
-    rounds = OWN.replace("def diagnostics", "def by_round")
-    check(rounds.replace("RECORDED", "torch.ones(200, 2)"))
+        try_method(mine(quiet.replace("RECORDED", "torch.ones(200)")))
+    rounds = quiet.replace("def diagnostics", "def by_round")
+    try_method(mine(rounds.replace("RECORDED", "torch.ones(200, 2)")))
     with pytest.raises(ConfigError, match=r"by_round: mine must be .rounds. or .rounds, experts."):
-        check(rounds.replace("RECORDED", "torch.ones(2, 2, 2)"))
+        try_method(mine(rounds.replace("RECORDED", "torch.ones(2, 2, 2)")))
 
 
 @pytest.mark.parametrize(
@@ -104,12 +105,8 @@ def test_what_it_records_must_be_of_every_client_or_of_rounds(mine):
 def test_it_is_tried_on_made_up_examples_as_simulate_does(mine, noise, log, told):
     recorded = "torch.ones(len(state.memory.epochs))"
     path = mine(OWN.replace("NOISE", noise).replace("LOG", log).replace("RECORDED", recorded))
-    run = toy_run(method=path, model_params={"hidden": [3]}).spec(0)
-    data = DIGITS.spec(0)
-    if told is None:
-        return own_trial.check(run, build(run), data, "data/raw")
-    with pytest.raises(ConfigError, match=told):
-        own_trial.check(run, build(run), data, "data/raw")
+    with pytest.raises(ConfigError, match=told) if told else nullcontext():
+        try_method(path)
 
 
 @pytest.fixture
@@ -126,8 +123,7 @@ def paper(declare):
         spec.Data(name, "digits", IID, 0, *how)
         for name, how in (("digits", ("Digits", "iid")), ("mnist", ("Others", "iid")))
     ]
-    toy = toy_paper(runs=runs)
-    declare(toy=toy_paper(runs=runs, data=tuple(data), tables=toy.tables, figures=toy.figures))
+    declare(toy=toy_paper(runs=runs, data=tuple(data)))
 
 
 @pytest.mark.usefixtures("paper", "in_this_process")

@@ -7,6 +7,7 @@ import pytest
 import torch
 from reference import fedavg
 from sklearn.datasets import load_digits
+from support import seeded
 from torch import nn
 
 import fedlib
@@ -200,11 +201,6 @@ def test_other_defaults_of_pytorch_are_refused(what):
         change({"dtype": torch.float32, "device": None}[what])
 
 
-def test_a_start_that_cannot_be_is_refused():
-    with pytest.raises(fedlib.errors.ConfigError, match="start must be one of drawn, given"):
-        simulate(network(), start="gven")
-
-
 # -- models of other people, beside a plain loop ------------------------------------------------
 
 
@@ -244,7 +240,7 @@ def test_a_small_bert_learns_texts_of_clients_and_goes_home(tmp_path):
     who = np.array(["ann", "bob", "cy"])[np.arange(len(texts)) // 2 % 3]
     clients = fedlib.partition(texts, labels, "natural", client=who, length=5)
     words = int(clients.x.max()) + 1
-    build = lambda: seeded(lambda: TinyBert(words, 5))  # noqa: E731
+    build = seeded(lambda: TinyBert(words, 5))
     net = as_by_hand(clients, build, fedlib.SGD(lr=0.3, batch_size=8), 4)
     assert net.pooled_accuracy().iloc[-1] > 0.9
     more = {"num_experts": 2, "local": fedlib.AdamW(lr=0.01, batch_size=8), "rounds": 2}
@@ -253,9 +249,3 @@ def test_a_small_bert_learns_texts_of_clients_and_goes_home(tmp_path):
     kept = fedlib.load(tmp_path / "kept").client_model("bob")
     tokens = torch.from_numpy(clients.x[:4]).long()
     torch.testing.assert_close(kept(tokens), result.client_model("bob")(tokens))
-
-
-def seeded(build):
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        return build()

@@ -34,8 +34,6 @@ from fedlib.data.sources import cifar100, digits, synthetic
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
 
-ROOT = Path(__file__).resolve().parents[2]
-
 CUT = {"num_clients": 4, "train_fraction": 0.8, "unseen_fraction": 0.25}
 SYNTHETIC = {"num_clients": 5, "dim": 4, "test_size": 30}
 DIGITS = {"dataset": "digits", "params": {}, "partition": {"kind": "iid", **CUT}, "seed": 1}

@@ -126,10 +126,7 @@ def stalls():
 
 @pytest.mark.parametrize(
     ("script", "message"),
-    [
-        (endless, "sends more than 102,400 bytes"),
-        (stalls, "(?i)read.*timed out"),
-    ],
+    [(endless, "sends more than 102,400 bytes"), (stalls, "(?i)read.*timed out")],
 )
 def test_a_server_that_never_ends_or_never_begins_is_given_up(
     server, tmp_path, monkeypatch, script, message

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from data_fixtures import federation
-from support import cohort_of, run, sgd
+from support import cohort_of, everybody_of, run, sgd
 
 from fedlib import methods
 from fedlib.data.sources import worlds
@@ -98,12 +98,7 @@ def test_accuracy_is_expected_over_the_label(executor):
 def test_a_final_evaluation_knows_the_optimum_and_regret_is_below_it():
     made = world("one")
     method = methods.load("fedavg")(task=LINEAR, local=sgd())
-    state = run(method, made, 5)
-
-    def cohort(group):
-        return cohort_of(LINEAR, made, made.ids(group)) if len(made.ids(group)) else None
-
-    found = final(method, state, cohort)
+    found = final(method, run(method, made, 5), everybody_of(LINEAR, made))
     np.testing.assert_array_equal(found.diagnostics[OPTIMUM], made.optimum)
     scores = found.scores[View("seen", "default", "test")]
     accuracy = scores.correct[0] / scores.count

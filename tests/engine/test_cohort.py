@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 import torch
 from reference import batches, cross_entropy_of, descend, descent, module_of, owned, values_of
-from support import assert_close, clients_with, cohort_of, executors, sgd, tiny_task, toy_federation
+from support import (
+    assert_close,
+    clients_with,
+    cohort_of,
+    executors,
+    sgd,
+    tiny_task,
+    toy_federation,
+    with_validation,
+)
 
 import fedlib.engine.cohort
 import fedlib.engine.waves
@@ -25,7 +34,6 @@ from fedlib.engine.participation import SELECTIONS, cohort_size, sample
 from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
 from fedlib.errors import DataError
-from fedlib.federation import Split
 from fedlib.models import emnist_cnn
 
 # Batches of 4 leave 3, none, 2, 2 and 3 examples over; the last client has less than a batch.
@@ -143,14 +151,6 @@ def test_batch_normalisation_refuses_a_batch_of_one(executor, sizes, batch_size,
 # -- scores -------------------------------------------------------------------------------
 
 
-def with_validation(sizes, total=4):
-    """Clients who own these many validation examples, taken from their tests."""
-    federation = toy_federation([6] * len(sizes), test=total, unseen=0)
-    parts = [(federation.test.of(c)[:n], federation.test.of(c)[n:]) for c, n in enumerate(sizes)]
-    val, test = (Split.from_lists(rows) for rows in zip(*parts, strict=True))
-    return replace(federation, val=val, test=test)
-
-
 def per_client_weights(cohort):
     """A different model for every client, with one output -> [C, 4]"""
     return torch.arange(4 * cohort.size).double().reshape(cohort.size, 4) - 5
@@ -162,7 +162,7 @@ def per_client_weights(cohort):
 @pytest.mark.parametrize("sizes", [(0, 3, 1, 4), (3, 0, 0), (2, 2), (0, 0)])
 def test_scores_come_in_shard_order_with_zeros_beyond(executor, piece, shared, sizes, monkeypatch):
     monkeypatch.setattr(fedlib.engine.cohort, "EVALUATION_BATCH", {"cpu": piece})
-    federation = with_validation(sizes)
+    federation = with_validation(toy_federation([6] * len(sizes), unseen=0), sizes)
     cohort = cohort_of(tiny_task(), federation, executor=executor)
     w = per_client_weights(cohort)
     w = tree.broadcast(w[0], cohort.size) if shared else w

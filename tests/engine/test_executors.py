@@ -147,9 +147,6 @@ def test_an_unknown_executor_names_the_choices(wanted):
         choose(wanted, [tiny_task()])
 
 
-# -- solver memory on the host ------------------------------------------------------------
-
-
 # -- replayed steps -----------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from support import (
     simulation_of,
     tiny_task,
     toy_federation,
+    with_validation,
 )
 from torch import nn
 
@@ -131,11 +132,8 @@ def test_scores_of_different_shapes_are_refused(executor):
 
 @executors
 def test_a_client_without_examples_of_a_split_is_scored_with_the_others(executor):
-    federation = toy_federation(SIZES, unseen=0)
-    some = np.where(np.arange(len(SIZES)) == 2, 0, 4)
-    federation = replace(federation, test=federation.test.from_lists(
-        [federation.test.of(c)[:n] for c, n in enumerate(some)]
-    ))  # fmt: skip
+    some = np.where(np.arange(len(SIZES)) == 2, 0, 4)  # of four test examples
+    federation = with_validation(toy_federation(SIZES, unseen=0), 4 - some)
     cohort = cohort_of(tiny_task(), federation, executor=executor)
     rows = cohort.in_turn([torch.ones(1).double(), torch.ones(2).double()])
     found = cohort.score(lambda row, batch: row.sum().expand(len(batch.y)), rows, split="test")

@@ -31,12 +31,11 @@ def lstm_task(**options) -> Task:
     return Task(build, dtype=torch.float64, **options)
 
 
-def text_federation(test=2) -> Federation:
+def text_federation() -> Federation:
     """Clients with windows of made-up texts: bytes, as the Shakespeare data set has them."""
-    total = sum(SIZES) + test * len(SIZES)
-    text = np.random.default_rng(0).integers(0, LETTERS, (total, LENGTH + 1)).astype(np.uint8)
-    rows = np.split(np.arange(total), np.cumsum([n + test for n in SIZES])[:-1])
-    owned = [(r[:-test], r[-test:]) for r in rows]
+    ends = np.cumsum([n + 2 for n in SIZES])  # two examples of each to test on
+    text = np.random.default_rng(0).integers(0, LETTERS, (ends[-1], LENGTH + 1)).astype(np.uint8)
+    owned = [(r[:-2], r[-2:]) for r in np.split(np.arange(ends[-1]), ends[:-1])]
     return clients_with(text[:, :-1], text[:, 1:], owned, LETTERS)
 
 

@@ -13,10 +13,6 @@ from fedlib.federation import Split
 TASK = tiny_task()
 
 
-def with_side(federation):
-    return replace(federation, side=np.arange(len(federation.y)) % 4)
-
-
 def test_shares_have_the_type_of_the_model():
     task = tiny_task(dtype=torch.float32)
     assert cohort_of(task, toy_federation()).shares("label", 3).dtype == torch.float32
@@ -41,7 +37,8 @@ def test_what_there_is_not_is_refused():
 
 
 def test_side_information_is_in_shard_order():
-    federation = with_side(toy_federation())
+    federation = toy_federation()
+    federation = replace(federation, side=np.arange(len(federation.y)) % 4)
     found = cohort_of(TASK, federation, [1, 2]).side()  # of 12 and 6 examples
     assert found.shape == (2, 12)
     assert found[0].tolist() == federation.side[federation.train.of(1)].tolist()

@@ -22,30 +22,19 @@ from fedlib.engine.traced import CHECKS, WARM, Shape, Traced
 EVEN = (8, 8, 8)  # with batches of 4 all steps have one shape: 6 in each round
 
 
-def folded(step, count=4, federation=None, carry=None):
-    """(what the loop leaves, what traced steps leave, the notes) of `count` folds of one step.
-
-    Args:
-      step: `step(params, batch)`, or a function of the round's number that makes one.
-    """
-    task, executor = tiny_task(), Traced()
-    federation = federation or toy_federation(EVEN, unseen=0)
+def is_refused(step, reason):
+    """Whether `step(params, batch)` goes on as in the loop, for a reason that contains `reason`."""
+    task, federation, executor = tiny_task(), toy_federation(EVEN, unseen=0), Traced()
     found = []
     for e in (Loop(), executor):
-        params = tree.repeat(carry or task.init(0), len(federation.train.sizes))
-        for number in range(count):
+        params = tree.repeat(task.init(0), len(EVEN))
+        for number in range(4):
             cohort = replace(cohort_of(task, federation, round=number), executor=e)
             params = cohort.scan(step, params, local=sgd())
         found.append(params)
-    return *found, executor.notes
-
-
-def is_refused(step, reason):
-    """Whether a step goes on as in the loop, for a reason that contains `reason`."""
-    loop, traced, notes = folded(step)
-    assert_close(loop, traced, 0)
-    assert notes["traced_shapes"] == 0
-    [told] = notes["not_traced"]
+    assert_close(*found, 0)
+    assert executor.notes["traced_shapes"] == 0
+    [told] = executor.notes["not_traced"]
     return reason in told
 
 

@@ -43,10 +43,7 @@ def given(call: ast.Call, name: str) -> object:
 
 # Where states are loaded, and whose checksum has been compared by then: the function itself, or
 # `fedlib.run.build.verified_file`, which is the only way to a file of weights.
-LOADERS = {
-    "fedlib/run/checkpoint.py",
-    "fedlib/models/mobilenet_v2.py",
-}
+LOADERS = {"fedlib/run/checkpoint.py", "fedlib/models/mobilenet_v2.py"}
 
 
 def test_torch_loads_weights_only_and_only_where_a_checksum_was_compared():

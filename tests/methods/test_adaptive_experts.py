@@ -14,8 +14,10 @@ from support import (
     batch_of,
     clients_with,
     cohort_of,
+    run,
     same_bits,
     sgd,
+    silently,
     simulation_of,
     tiny_task,
     toy_federation,
@@ -39,8 +41,7 @@ LOCAL, FINETUNE, GATE = 0.03, 0.02, 0.05  # learning rates
 SIZES = (7, 12, 6, 10, 9)
 
 
-def make(num_experts=3, *, network=None, gate_outputs=None, **params):
-    network = network or {}
+def make(num_experts=3, **params):
     outputs = 1 if num_experts == 1 else num_experts + 1
     settings = {
         **{"cluster_init": "full", "stop_every": 1, "lr_decay": True},
@@ -50,30 +51,27 @@ def make(num_experts=3, *, network=None, gate_outputs=None, **params):
         **{"gate_lr": GATE, "gate_weight_decay": 0.2, "gate_epochs": 8, "gate_patience": 2},
     }
     return methods.load("adaptive_experts")(
-        task=tiny_task(**network),
+        task=tiny_task(),
         local=sgd(momentum=0.0, batch_size=BATCH),
         num_experts=num_experts,
-        expert=tiny_task(hidden=5, **network),
-        gate=tiny_task(classes=gate_outputs or outputs, hidden=3, **network),
+        expert=tiny_task(hidden=5),
+        gate=tiny_task(classes=outputs, hidden=3),
         **settings | params,
     )
 
 
-def trained(method, federation, rounds=2):
-    """State after some rounds and an evaluation of everybody, and the cohort of that."""
-    state = method.init(federation.num_clients, 0)
-    for number in range(rounds):
-        cohort = cohort_of(method.task, federation, executor="batched", round=number)
-        state = method.round(state, cohort)
+def trained(method, federation):
+    """State after two rounds and an evaluation of everybody, and the cohort of that."""
+    state = run(method, federation, 2, executor="batched")
     for group in ("unseen", "seen"):
         ids = federation.ids(group)
-        cohort = cohort_of(method.task, federation, ids, executor="batched", round=rounds)
+        cohort = cohort_of(method.task, federation, ids, executor="batched", round=2)
         state = method.observe(state, cohort, group)
     return state, cohort
 
 
-def all_finals(method, state, cohort, group="seen"):
-    return dict(evaluate.prepare(method, state, cohort, group))
+def all_finals(method, state, cohort):
+    return dict(evaluate.prepare(method, state, cohort, "seen"))
 
 
 # -- by hand -------------------------------------------------------------------------------
@@ -290,12 +288,13 @@ def test_the_experts_in_use_are_those_of_the_clients_that_train_on_their_own(par
 def test_only_the_first_clients_train_on_their_own(monkeypatch):
     federation = toy_federation(SIZES)
     few, everybody = make(2, personal_clients=2), make(2)
-    run = simulation(few, federation)
-    state, _ = run.run(report=lambda line: None)
+    simulated = simulation_of(few, federation, rounds=2)
+    state, _ = silently(simulated)
     state = state._replace(choice=torch.tensor([0, 1, 1, 0, 1]))  # both in use either way
+    everyone = lambda group: simulated.everyone(group, 2)  # noqa: E731
     monkeypatch.setattr(evaluate, "FINAL_BYTES", 8 * few.personal_numbers())
-    found = evaluate.final(few, state, lambda group: run.everyone(group, 2))
-    whole = evaluate.final(everybody, state, lambda group: run.everyone(group, 2))
+    found = evaluate.final(few, state, everyone)
+    whole = evaluate.final(everybody, state, everyone)
     for view, scores in whole.scores.items():
         own = found.scores[view]
         size = len(scores.clients) if view.protocol == "default" else 2
@@ -357,25 +356,21 @@ def test_a_client_with_nothing_to_stop_on_is_named():
 # -- evaluation in parts ---------------------------------------------------------------------
 
 
-def simulation(method, federation):
-    return simulation_of(method, federation, rounds=2)
-
-
 def test_gates_are_recorded_by_client_and_expert(monkeypatch):
     method, federation, choices = make(3), toy_federation(SIZES), (0, 2, 2, 0, 1)
-    run = simulation(method, federation)
-    state, _ = run.run(report=lambda line: None)
+    simulated = simulation_of(method, federation, rounds=2)
+    state, _ = silently(simulated)
     state = state._replace(choice=torch.tensor(choices))
     monkeypatch.setattr(evaluate, "FINAL_BYTES", 3 * 8 * method.personal_numbers())
     mix, sizes = AdaptiveExperts.mix, []
     noting = lambda *a: sizes.append(a[-1].size) or mix(*a)  # noqa: E731
     monkeypatch.setattr(AdaptiveExperts, "mix", noting)
-    final = evaluate.final(method, state, lambda group: run.everyone(group, 2))
+    final = evaluate.final(method, state, lambda group: simulated.everyone(group, 2))
     assert sizes == [3, 1, 1]  # of four seen clients, and one unseen one
     found = final.diagnostics["gate_weights"]
     assert found.shape == (len(SIZES), 4)
     np.testing.assert_allclose(found.sum(1), 1)  # the unseen client's too
-    everyone = run.everyone("seen", 2)
+    everyone = simulated.everyone("seen", 2)
     mixtures = all_finals(method, state, everyone)["moe"]
     used = sorted(set(choices[:-1]))
     for row, client in enumerate(everyone.ids.tolist()):

@@ -27,7 +27,7 @@ from reference import (
     owned,
     trained,
 )
-from support import clients_with, cohort_of, run, sgd, tiny_task, toy_federation
+from support import clients_with, cohort_of, everybody_of, run, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -153,11 +153,7 @@ def test_fresh_fine_tuning_of_absent_and_unseen_clients(local, tuned, solver):
 
 def test_before_fine_tuning_all_clients_have_the_model_of_fedavg():
     federation, task = toy_federation(), tiny_task(norm=True)
-
-    def everybody(group):
-        ids = federation.ids(group)
-        return cohort_of(task, federation, ids) if len(ids) else None
-
+    everybody = everybody_of(task, federation)
     plus, fedavg = (
         evaluate.final(*trained(name, task, federation), everybody).scores
         for name in ("fedavg_plus", "fedavg")

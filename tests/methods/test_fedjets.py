@@ -10,13 +10,6 @@ SIZES = (7, 12, 6, 10, 11, 8)  # three anchors, two others, and an unseen client
 EXPERTS = 3
 
 
-def fedjets(experts=EXPERTS, network=(), **params):
-    network = dict(network)
-    gate = tiny_task(classes=experts, hidden=5, **network)
-    task = tiny_task(**network)
-    return methods.load("fedjets")(task=task, gate=gate, **{"local": sgd()} | params)
-
-
 class ByHand:
     """A round from a state, with modules of PyTorch and loops."""
 
@@ -57,7 +50,8 @@ class ByHand:
 
 @pytest.mark.parametrize("clients", [[0, 1, 2, 3, 4], [1, 4]], ids=["all", "an anchor is absent"])
 def test_a_round_is_a_loop_over_clients_and_the_experts_they_have(clients):
-    method = fedjets(num_main=1, entropy_weight=0.1)
+    tasks = {"task": tiny_task(), "gate": tiny_task(classes=EXPERTS, hidden=5)}
+    method = methods.load("fedjets")(**tasks, local=sgd(), num_main=1, entropy_weight=0.1)
     data = toy_federation(SIZES)
     start = method.init(data.num_clients, 0)
     expected = ByHand(method, data, start.model).round(clients)

@@ -191,9 +191,9 @@ class FedMixByHand(Reference):
         return sum(total[:, [k]] * out.softmax(1) for k, out in enumerate(outputs))
 
 
-def skewed(sizes=(9, 12, 10, 11)):
+def skewed():
     """Clients that lack labels, so that their marginals differ: 0 and 1, 1 and 2, 2 and 0, any."""
-    federation = toy_federation(sizes=sizes)
+    federation = toy_federation(sizes=(9, 12, 10, 11))
     y = federation.y.copy()
     for client, lacks in enumerate((2, 0, 1)):
         rows = federation.train.of(client)

@@ -16,7 +16,7 @@ from reference import (
     module_of,
     trained,
 )
-from support import cohort_of, sgd, tiny_task, toy_federation
+from support import cohort_of, run, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
@@ -24,11 +24,6 @@ from fedlib.engine.experts import expert_seed
 from fedlib.run import evaluate
 
 EXPERTS = 3
-
-
-def make(**params):
-    params = {"num_experts": EXPERTS, "server_lr": 0.05} | params
-    return methods.load("fedmix_clients")(task=tiny_task(norm=True), local=sgd(), **params)
 
 
 class Client:
@@ -122,9 +117,9 @@ def test_rounds_are_those_of_a_loop_in_plain_pytorch():
 
 def test_new_clients_find_a_gate_and_a_pi_and_leave_the_experts_alone():
     federation = toy_federation()
-    method = make(gate_epochs=5)
-    state = method.init(federation.num_clients, 0)
-    state = method.round(state, cohort_of(method.task, federation))
+    params = {"num_experts": EXPERTS, "server_lr": 0.05, "gate_epochs": 5}
+    method = methods.load("fedmix_clients")(task=tiny_task(norm=True), local=sgd(), **params)
+    state = run(method, federation, 1)
     before = tree.clone(state.experts)
     newcomers = cohort_of(method.task, federation, federation.ids("unseen"))
     found = method.welcome(state, newcomers)

@@ -24,24 +24,11 @@ CODER = Task(lambda: vae.build(4, hidden=(5,), latent=LATENT), dtype=torch.float
 ADAM = Adam(lr=0.05, batch_size=4)
 
 
-def federation_of_pixels(**options):
+def federation_of_pixels():
     """Inputs in [0, 1], and a validation split."""
-    made = toy_federation(**options)
+    made = toy_federation()
     pixels = 1 / (1 + np.exp(-made.x))
     return replace(made, x=pixels, val=made.test, test=made.val)
-
-
-def drawn(seed=3, size=6):
-    """Parameters, pixels, and what bounds are computed with."""
-    draw = torch.Generator().manual_seed(seed)
-    x = torch.rand(size, 4, generator=draw).double()
-    noise = torch.randn(1, LATENT, generator=draw).double()
-    return CODER.init(seed), x, as_it_is(noise)
-
-
-def as_it_is(noise):
-    """Inputs are pixels."""
-    return fedmix_vae.Given(noise, torch.zeros(()).double(), torch.ones(()).double())
 
 
 def coders(params):
@@ -76,7 +63,7 @@ def test_however_images_are_scaled_their_pixels_are_in_the_unit_interval(mean, s
     images = replace(federation, x=stored, mean=mean, std=std)
     inputs = cohort_of(CODER, images).data.inputs(torch.arange(5))
     given = fedmix_vae.given(CODER, cohort_of(CODER, images))
-    params, _, _ = drawn()
+    params = CODER.init(3)
     found = fedmix_vae.elbo(CODER, params, given, batch_of(inputs))
     _, *both = coders(params)
     pixels = torch.from_numpy(stored[:5] / 255).flatten(1)
@@ -134,13 +121,10 @@ def test_every_client_trains_an_autoencoder_until_it_stops(at_once, monkeypatch)
 # -- with FedMix ----------------------------------------------------------------------------
 
 
-def make(**params):
-    params = {"num_experts": 3, "server_lr": 0.1, "vae_epochs": 3} | params
-    return methods.load("fedmix_vae")(task=tiny_task(), local=sgd(), vae=CODER, **params)
-
-
 def test_gates_count_by_how_probable_the_input_is_among_their_clients():
-    federation, method = federation_of_pixels(), make()
+    params = {"num_experts": 3, "server_lr": 0.1, "vae_epochs": 3, "vae": CODER}
+    method = methods.load("fedmix_vae")(task=tiny_task(), local=sgd(), **params)
+    federation = federation_of_pixels()
     state = run(method, federation, 2)
     cohort = cohort_of(method.task, federation, executor="batched", round=2)
     personal = method.experienced(state, cohort)

@@ -34,10 +34,9 @@ def federation(sizes=SIZES, owned=(12, 6, 8)):
     return with_server(toy_federation(sizes), owned, by_rule=True)
 
 
-def fedmoe(experts=EXPERTS, classes=3, network=(), **params):
-    network = dict(network)
-    gate = tiny_task(classes=experts, hidden=5, **network)
-    settings = {"server": TRAINED, "task": tiny_task(classes=classes, **network), "local": sgd()}
+def fedmoe(experts=EXPERTS, classes=3, **params):
+    gate = tiny_task(classes=experts, hidden=5)
+    settings = {"server": TRAINED, "task": tiny_task(classes=classes), "local": sgd()}
     return methods.load("fedmoe")(**settings | {"gate": gate} | params)
 
 
@@ -336,6 +335,3 @@ def test_a_single_logit_is_of_two_classes():
 def test_a_server_without_validation_examples_cannot_choose():
     with pytest.raises(DataError, match="no validation examples, by which its mixture is chosen"):
         run(fedmoe(), federation(owned=(12, 0, 8)))
-
-
-# -- presets ---------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ PLAIN = tiny_task()
 LINEAR = Task(lambda: linear.build(4, 3), dtype=torch.float64)  # a head and no body
 EQUAL = (8, 8, 8, 5)  # the last one is unseen
 NO_BATCH_OF_ONE = (7, 12, 6, 10, 11, 8)
-SAMPLED = [[0, 2], [2], [0, 1]]
 ROUNDED = 1e-10  # of float64, after the logarithm of a mixed probability
 
 

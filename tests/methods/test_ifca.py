@@ -34,9 +34,8 @@ def make(num_experts=3, task=None, local=None, **params):
 # -- exploration ----------------------------------------------------------------------------
 
 
-def probability(name, t, epsilon=0.2, horizon=40, num_models=3):
-    method = make(num_models, exploration=name, epsilon=epsilon, horizon=horizon)
-    return method.probability(t)
+def probability(name, t, num_models=3):
+    return make(num_models, exploration=name, epsilon=0.2, horizon=40).probability(t)
 
 
 def test_schedules_of_exploration():
@@ -53,17 +52,10 @@ def test_schedules_of_exploration():
     assert probability("eps_decay_k", 7, num_models=6) == pytest.approx(8 ** (-1 / 3))
 
 
-def draw(losses, explore, number=10_000, stream="test"):
-    """How often each model was chosen by `number` clients with the same losses."""
-    losses = torch.tensor(losses, dtype=torch.float64).expand(number, -1)
-    chosen = ifca.chosen_by(losses, explore, np.arange(number), 0, stream)
-    assert len(chosen) == number
-    return Counter(chosen.tolist())
-
-
 def test_ties_are_drawn_evenly():
-    counts = draw([0.2, 0.1, 0.1], 0.0)
-    assert counts.keys() == {1, 2}
+    losses = torch.tensor([0.2, 0.1, 0.1]).double().expand(10_000, -1)  # of as many clients
+    counts = Counter(ifca.chosen_by(losses, 0.0, np.arange(10_000), 0, "test").tolist())
+    assert counts.keys() == {1, 2} and counts.total() == 10_000
     assert abs(counts[1] - 5000) <= 4 * math.sqrt(10_000 / 4)  # four standard deviations
 
 

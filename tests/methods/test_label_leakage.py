@@ -88,6 +88,3 @@ def test_a_model_with_one_logit_for_two_labels_is_refused():
     task = Task(lambda: linear.build(in_features=4, num_classes=2), dtype=torch.float64)
     with pytest.raises(ValueError, match=r"a bias with a number for each label, got .*\[1\]"):
         make(task).init(2, 0)
-
-
-# -- how well it does -----------------------------------------------------------------------

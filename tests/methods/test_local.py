@@ -213,7 +213,7 @@ def test_each_clients_schedule_counts_the_epochs_it_has_done(
 # -- declarations -------------------------------------------------------------------------
 
 
-SGD_OF, COSINE = {"solver": "sgd", "lr": 0.1}, {"kind": "cosine"}
+SGD_OF = {"solver": "sgd", "lr": 0.1}
 
 
 @pytest.mark.parametrize(

@@ -305,6 +305,3 @@ def test_unseen_clients_predict_with_the_servers_model_and_aggregated_uses_it(na
             assert_close(tree.take(last, 0), state.small, 0)
             expected = cohort.score(SMALL.log_probs, cohort.held(state.small), split="test")
             torch.testing.assert_close(cohort.score(method.predict, last, split="test"), expected)
-
-
-# -- engine -------------------------------------------------------------------------------

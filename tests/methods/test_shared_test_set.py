@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support import cohort_of, federation_for, run, sgd, tiny_task, toy_federation
+from support import everybody_of, federation_for, run, sgd, tiny_task, toy_federation
 
 from fedlib.engine.task import Batch, nll
 from fedlib.methods.local import Local
@@ -19,12 +19,7 @@ def trained():
     """A method whose clients have models of their own, its state, and its cohorts by group."""
     federation, task = toy_federation(SIZES, unseen=0), tiny_task()
     method = Local(task=task, local=sgd())
-
-    def everybody(group):
-        ids = federation.ids(group)
-        return cohort_of(task, federation, ids) if len(ids) else None
-
-    return method, run(method, federation), everybody, federation
+    return method, run(method, federation), everybody_of(task, federation), federation
 
 
 def test_every_client_is_scored_on_the_test_examples_of_all(trained):

@@ -26,12 +26,8 @@ from fedlib.models import linear
 normed = tiny_task(norm=True)
 
 
-def lg_fedavg(local=LOCAL, large=(narrow, deep), task=narrow):
-    return methods.load("lg_fedavg")(task=task, local=local, large=large)
-
-
-def fedrep(local=LOCAL, task=normed, **params):
-    return methods.load("fedrep")(task=task, local=local, **params)
+def fedrep(task=normed, **params):
+    return methods.load("fedrep")(task=task, local=LOCAL, **params)
 
 
 def test_fedrep_needs_an_extractor_with_parameters():
@@ -57,7 +53,7 @@ def test_lg_fedavg_is_an_independent_loop():
         head.update(hand.average({c: nets[c].head for c in ids}))
 
     hand.rounds(client, server, COHORTS)
-    method = lg_fedavg()
+    method = methods.load("lg_fedavg")(task=narrow, local=LOCAL, large=(narrow, deep))
     state = run(method, federation, executor="batched")
     assert_params(state.head, {f"head.{name}": value for name, value in head.items()})
     nets[3].head.load_state_dict(head)

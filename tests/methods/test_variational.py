@@ -31,10 +31,8 @@ def close(ours, expected, places=8):
 
 def test_shares_of_labels_are_read_from_marginals():
     # As many experts as labels: a system of equations with one answer.
-    phi, shares = (
-        matrix([[2, 0, -1], [0, 1, 0], [-1, 0, 2]]),
-        matrix([[0.7, 0.3, 0], [0.2, 0, 0.8]]),
-    )
+    phi = matrix([[2, 0, -1], [0, 1, 0], [-1, 0, 2]])
+    shares = matrix([[0.7, 0.3, 0], [0.2, 0, 0.8]])
     read = variational.read_shares(variational.marginal(shares, phi), phi)
     torch.testing.assert_close(read, shares, rtol=0, atol=1e-9)
     # Two experts for three labels: (0.9 - t/2, 0.1 - t/2, t) for any t; t = 1/3 would be nearest to
@@ -80,16 +78,6 @@ def test_a_client_sent_none_of_its_best_keeps_the_best_of_what_it_was_sent():
 # -- the server -------------------------------------------------------------------------------
 
 
-def reported(shift, weights, sizes, norm=False):
-    """(task, experts, report) of clients [C] of these sizes, all of whose numbers moved so far."""
-    task, shift = tiny_task(norm=norm), torch.as_tensor(shift).double()  # [C, E]
-    experts = tree.stack([task.init(seed) for seed in (0, 1)])
-    returned = tree.map(lambda x: x + shift.reshape(*shift.shape, *[1] * (x.dim() - 1)), experts)
-    part = SimpleNamespace(total=lambda values: Total(values, np.array(sizes)))
-    found = variational.report(task, experts, returned, matrix(weights), part, diverge=False)
-    return task, experts, found
-
-
 def test_the_entropy_of_a_uniform_table_has_no_slope_and_that_of_a_certain_one_is_finite():
     prior = matrix([0.5, 0.5])
     uniform = variational.entropy_gradient(torch.zeros(2, 3, dtype=torch.float64), prior)
@@ -98,17 +86,17 @@ def test_the_entropy_of_a_uniform_table_has_no_slope_and_that_of_a_certain_one_i
     assert variational.entropy_gradient(certain, prior).isfinite().all()
 
 
-def expert_step(shift, weights, sizes, norm=False):
-    """(experts before, after, memory after) where clients moved all by so much."""
-    task, experts, found = reported(shift, weights, sizes, norm)
-    server = ServerAdam(lr=0.1)
-    mean, active = variational.mean_difference(found), found.weights.sum > 0
-    memory = server.init(task.trainable(experts), 2)
-    return experts, *variational.expert_step(server, task, experts, mean, active, memory)
-
-
 def test_running_statistics_are_averaged_without_adam():
-    before, after, memory = expert_step([[1, 1], [2, 2]], [[1, 0], [1, 0]], [1, 3], norm=True)
+    task, server = tiny_task(norm=True), ServerAdam(lr=0.1)
+    before = tree.stack([task.init(seed) for seed in (0, 1)])
+    # All numbers of two clients, of 1 and 3 examples, moved by 1 and by 2; nobody has expert 1.
+    shift, weights = matrix([[1, 1], [2, 2]]), matrix([[1, 0], [1, 0]])
+    returned = tree.map(lambda x: x + shift.reshape(2, 2, *[1] * (x.dim() - 1)), before)
+    part = SimpleNamespace(total=lambda values: Total(values, np.array([1, 3])))
+    found = variational.report(task, before, returned, weights, part, diverge=False)
+    mean, active = variational.mean_difference(found), found.weights.sum > 0
+    memory = server.init(task.trainable(before), 2)
+    after, memory = variational.expert_step(server, task, before, mean, active, memory)
     for name, value in before.items():
         if "running" not in name:
             continue

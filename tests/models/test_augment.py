@@ -90,11 +90,6 @@ def test_all_experts_see_the_same_and_another_batch_sees_something_else(layer):
 # Crops of random size
 
 
-def cropped(x, key=KEYS[0], layer=None):
-    with ambient.dropout_key(key):
-        return (layer or ResizedCrop())(x)
-
-
 def test_a_resized_crop_is_torchvisions_of_a_rectangle_of_an_allowed_size():
     image = images(1, 1, 28)
     # Sides before rounding are at most half a pixel longer, so these alone can have 90 % of 28^2.
@@ -104,7 +99,7 @@ def test_a_resized_crop_is_torchvisions_of_a_rectangle_of_an_allowed_size():
     resize = partial(vision.resized_crop, size=[28, 28], antialias=False)
     boxes = [(t, s, h, w) for h, w in sizes for t in range(29 - h) for s in range(29 - w)]
     windows = torch.cat([resize(image, *box) for box in boxes]).flatten(1)
-    found = cropped(image.expand(2000, -1, -1, -1)).flatten(1)
+    found = changed(ResizedCrop(), image.expand(2000, -1, -1, -1)).flatten(1)
     gaps, which = torch.cdist(found, windows, p=float("inf")).min(1)
     assert gaps.max() < 1e-12  # float64
     seen = [boxes[i] for i in which]
@@ -118,5 +113,5 @@ def test_where_no_rectangle_fits_the_whole_image_is_seen():
     x = images(4, side=12)
     layer = ResizedCrop()
     layer.area = 1.5, 2.0
-    torch.testing.assert_close(cropped(x, layer=layer), x)
+    torch.testing.assert_close(changed(layer, x), x)
     assert ResizedCrop().eval()(x) is x

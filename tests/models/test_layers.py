@@ -185,6 +185,3 @@ def test_a_convolution_is_torchs_with_its_first_and_second_gradients(layer, side
         found.append((y, *first, *second))
     # Sums of some hundred products of float64 numbers of size 1e3.
     torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-9)
-
-
-# Pooling

@@ -70,9 +70,8 @@ def published(name):
 def test_a_network_computes_what_torchs_layers_do_in_the_published_order(name):
     params, x = Task(EVERY[name]).init(0), inputs(name)
     last = list(params)[-1]
-    params[last] = params[last] - Task(EVERY[name]).logits(params, batch_of(x)).mean(
-        0
-    )  # logits of either sign
+    means = Task(EVERY[name]).logits(params, batch_of(x)).mean(0)
+    params[last] = params[last] - means  # logits of either sign
     plain = nn.Sequential(*published(name)).eval()
     for theirs, value in zip(plain.parameters(), params.values(), strict=True):
         theirs.data.copy_(value)

@@ -6,9 +6,10 @@ import pytest
 import safetensors.torch
 import torch
 from safetensors.torch import save_file
+from support import batch_of
 from torch import nn
 
-from fedlib.engine.task import Batch, Task
+from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.models import transformer
 from fedlib.models.layers.random import Dropout
@@ -38,12 +39,7 @@ def task_of(layout, classes=3, dropout=0.0, pretrained=None, **options) -> Task:
     return Task(build, dtype=torch.float64, pretrained=pretrained or {})
 
 
-def batch_of(texts) -> Batch:
-    x = torch.as_tensor(texts)
-    return Batch(x, torch.zeros(len(x)).long(), torch.arange(len(x)))
-
-
-TEXTS = [[5, 3, 9, 2, 0, 0], [7, 1, 29, 4, 4, 8], [6, 0, 0, 0, 0, 0]]
+TEXTS = torch.tensor([[5, 3, 9, 2, 0, 0], [7, 1, 29, 4, 4, 8], [6, 0, 0, 0, 0, 0]])
 
 
 # -- published files, and torch's layers ---------------------------------------------------------
@@ -109,9 +105,9 @@ def official(layout, seed=0) -> dict[str, torch.Tensor]:
 SCALES = (".gamma", "ln_1.weight", "ln_2.weight", "ln_f.weight")
 
 
-def oracle(layout, weights, texts) -> torch.Tensor:
+def oracle(layout, weights, x) -> torch.Tensor:
     """The last hidden states by `torch.nn.TransformerEncoderLayer` -> [B, T, width]"""
-    gpt2, x = layout == "gpt2", torch.as_tensor(texts)
+    gpt2 = layout == "gpt2"
     w = {n.removeprefix("bert.").replace("gamma", "weight"): v for n, v in weights.items()}
     w = {n.replace("beta", "bias"): v for n, v in w.items()}
     if gpt2:
@@ -208,7 +204,7 @@ def test_a_file_of_another_size_is_refused(files):
 
 @every_layout
 def test_padding_tells_the_model_nothing(layout):
-    short, padded = [[5, 3, 9]], [[5, 3, 9, 0, 0, 0]]
+    short, padded = torch.tensor([[5, 3, 9]]), torch.tensor([[5, 3, 9, 0, 0, 0]])
     for pool in transformer.POOLS:
         task = task_of(layout, pool=pool)
         params = task.init(0)
@@ -220,14 +216,14 @@ def test_padding_may_be_on_the_left():
     # What is first is so of the real tokens; positions count from the left all the same.
     first, mean = (task_of("gpt2", pool=pool) for pool in transformer.POOLS)
     body, _ = mean.split(mean.init(0))
-    one = [task.features(body, batch_of([[0, 0, 5]])) for task in (first, mean)]
+    one = [task.features(body, batch_of(torch.tensor([[0, 0, 5]]))) for task in (first, mean)]
     torch.testing.assert_close(*one, **CLOSE)
 
 
 @every_layout
 def test_a_text_of_nothing_but_padding_still_has_numbers(layout):
     task = task_of(layout)
-    assert task.logits(task.init(0), batch_of([[0, 0, 0]])).isfinite().all()
+    assert task.logits(task.init(0), batch_of(torch.tensor([[0, 0, 0]]))).isfinite().all()
 
 
 # -- dropout, drawing, cost -------------------------------------------------------------------

@@ -83,9 +83,6 @@ def test_a_contender_trains_the_cohorts_of_the_item(contender, name):
     assert turns.samples == [int(item.sizes()[item.clients(n)].sum()) for n in range(3)]
 
 
-# -- arithmetic ---------------------------------------------------------------------------
-
-
 # -- documents ----------------------------------------------------------------------------
 
 

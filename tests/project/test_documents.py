@@ -12,17 +12,9 @@ from fedlib.report import packs
 from fedlib.report.metrics.tidy import CLIENT_COLUMNS
 from fedlib.workflow.provenance import ROOT
 
+PLACES = "*.md docs/*.md docs/*/README.md data/raw/*.md results/*.md figures/*.md".split()
 DOCUMENTS = sorted(
-    path.relative_to(ROOT).as_posix()
-    for pattern in (
-        "*.md",
-        "docs/*.md",
-        "docs/*/README.md",
-        "data/raw/*.md",
-        "results/*.md",
-        "figures/*.md",
-    )
-    for path in ROOT.glob(pattern)
+    path.relative_to(ROOT).as_posix() for pattern in PLACES for path in ROOT.glob(pattern)
 )
 
 OLD = {"picks", "client_weights", "sync_weights"}  # methods that were kept earlier recorded them
@@ -96,8 +88,6 @@ def test_modules_and_scripts_exist(document):
     there |= {f"fedlib/{name}" for name in dir(fedlib)}
     # The last part of a dotted name may be something in a module.
     missing = [d for d in dotted if not {"/".join(d), "/".join(d[:-1])} & there]
-    written = {
-        "fedlib/methods/fedper.py",
-        "fedlib/papers/shapes.py",
-    }  # by whoever follows the README
+    # By whoever follows the README.
+    written = {"fedlib/methods/fedper.py", "fedlib/papers/shapes.py"}
     assert [path for path in paths if path not in there | written] + missing == []

@@ -158,22 +158,23 @@ BUDGETS = {("fedlib", "scripts"): 30_300, ("tests",): 24_500}
 
 
 def code_lines(text):
-    """How many lines have code -> int"""
+    """The numbers of the lines that have code: no blank line, comment or docstring -> set"""
     numbered = enumerate(text.splitlines(), 1)
     lines = {i for i, line in numbered if line.strip() and not line.lstrip().startswith("#")}
     for node in ast.walk(ast.parse(text)):
         kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
         if isinstance(node, kinds) and ast.get_docstring(node) is not None:
             lines -= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
-    return len(lines)
+    return lines
 
 
 def test_lines_of_code_are_those_without_words_about_them():
-    assert code_lines('"""A module."""\n\nx = (\n    1,  # one\n)\n\n# a comment\n') == 3
+    text = '"""A module."""\n\nx = (\n    1,  # one\n)\n\n# a comment\n'
+    assert code_lines(text) == {3, 4, 5}
 
 
 @pytest.mark.parametrize("folders", BUDGETS, ids=" and ".join)
 def test_one_comes_in_where_one_goes_out(folders):
     files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
-    found = sum(code_lines(file.read_text(encoding="utf-8")) for file in files)
+    found = sum(len(code_lines(file.read_text(encoding="utf-8"))) for file in files)
     assert 0.9 * BUDGETS[folders] < found <= BUDGETS[folders]

@@ -73,11 +73,8 @@ def ask(page, tmp_path):
         file.write_text(text.replace(head, head + WATCH).replace(foot, ASK % script + foot))
         command = [
             *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-            *(
-                "--no-first-run",
-                f"--user-data-dir={tmp_path / 'profile'}",
-                "--window-size=1200,900",
-            ),
+            *("--no-first-run", f"--user-data-dir={tmp_path / 'profile'}"),
+            "--window-size=1200,900",
             *("--virtual-time-budget=120000", *options, "--dump-dom", file.as_uri()),
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)

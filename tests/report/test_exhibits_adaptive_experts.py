@@ -17,20 +17,6 @@ from fedlib.workflow.provenance import ROOT
 
 PUBLISHED = printed.read(ROOT / "fedlib/papers/adaptive_experts/published.csv")
 PATTERN = "table2-p{p:.1f}-{label}"
-WAYS = [
-    *({"name": "moe"}, {"name": "default", "key": "ifca"}, {"name": "ensemble"}),
-    *({"name": "finetuned"}, {"name": "local"}),
-]
-VARIANTS = {
-    "parameter": "exploration",
-    "values": [
-        {"value": "eps", "title": "with exploration"},
-        {"value": "none", "title": "without"},
-    ],
-}
-BY_P = {"protocols": WAYS, "parameter": "partition.p", "of": "federation", "symbol": "p"}
-
-
 DATA = made_up.majority(0.2)
 RUNS = [
     {**run, "params": {"num_experts": 6, "exploration": run["label"]}}
@@ -46,17 +32,13 @@ def rows(**columns) -> pd.DataFrame:
     return pd.DataFrame({**about, **view, "label": x, **columns} for x in ("eps", "none"))
 
 
-def draw(kind, **params):
-    return made_up.draw(kind, EXHIBIT, None, None, None, **params)
-
-
 # Metrics: diagnostics of clients, and of rounds
 
 
-def single(diagnostics, clients=3, rounds=2) -> RunResult:
-    scores = made_up.scores(np.full((rounds + 1, clients), 0.5), np.full(clients, 4))
-    view = View("seen", "default", "test")
-    return made_up.result({view: scores}, np.arange(rounds + 1), diagnostics=diagnostics)
+def single(diagnostics) -> RunResult:
+    """Of three clients, at the rounds 0, 1 and 2."""
+    scores = {View("seen", "default", "test"): made_up.scores(np.full((3, 3), 0.5), [4, 4, 4])}
+    return made_up.result(scores, range(3), diagnostics=diagnostics)
 
 
 def test_rows_of_clients_have_the_names_that_a_user_gave(tmp_path):

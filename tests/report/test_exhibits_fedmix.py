@@ -37,14 +37,6 @@ def collect(exhibit, make) -> tuple[pd.DataFrame, pd.DataFrame]:
     return made_up.collect(exhibit, lambda run, seed: (make(run, seed),))
 
 
-def draw(kind, exhibit, frames, numbers=None, **params):
-    return made_up.draw(kind, exhibit, *frames, numbers, **params)
-
-
-def build(kind, exhibit, frames, numbers=None, **params):
-    return made_up.build(kind, exhibit, *frames, numbers, **params)
-
-
 # Metrics: what is said of experts
 
 
@@ -105,8 +97,8 @@ def test_a_matrix_has_the_columns_of_its_run_alone():
 def test_accuracy_is_the_mean_over_the_last_rounds():
     names = ("cifar10", "cifar100")
     about = shown([described("fedavg", "fedavg_adam", name) for name in names], names)
-    averaged = {"cifar10": 30, "cifar100": 20}
-    sheet = build("accuracy_and_traffic", about, collect(about, curve_of), averaged=averaged)
+    averaged, frames = {"cifar10": 30, "cifar100": 20}, collect(about, curve_of)
+    sheet = made_up.build("accuracy_and_traffic", about, *frames, averaged=averaged)
     means = sheet.numbers
     # Client means 0.2, 0.6, 0.75, 0.85 at rounds 0, 10, 20, 30; the last 20 begin after 10.
     assert means["mean"].tolist() == pytest.approx([2.2 / 3 + 0.02, 1.6 / 2 + 0.02])

@@ -23,11 +23,8 @@ from fedlib.report.figures import (
 from fedlib.report.metrics.runs import collect
 from fedlib.report.tables.render import points
 from fedlib.spec import SCALES
-from fedlib.workflow.provenance import ROOT
 
-PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
 LABELS = ["local", "fedavg", "fedem", "pfedmm"]
-ALL = {"group": "seen", "metric": "accuracy", "protocol": "default", "split": "test"}
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +38,6 @@ def collected(tmp_path_factory):
 def draw(collected, kind, changes=None):
     exhibit, *frames = collected
     return made_up.draw(kind, {**exhibit, **(changes or {})}, *frames, None)
-
-
-def texts(figure) -> list[str]:
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
 def test_the_same_figure_gives_the_same_bytes(collected, tmp_path):

@@ -121,7 +121,6 @@ def test_of_pfedmms_leads_only_the_one_at_unlike_rates_is_clear():
 
 
 KEPT = sorted(KEPT_IN.rglob("pack"))
-DRAWN = [*KEPT, *same.several()]
 
 
 def of_each(packs):

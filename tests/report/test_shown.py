@@ -19,7 +19,7 @@ from fedlib.spec.figures import Curves
 from fedlib.spec.worlds import rows_left
 from fedlib.workflow.plan import Plan
 
-SEEN, NEW = ("seen", "default", "test"), ("seen", "new_shard", "val")
+NEW = ("seen", "new_shard", "val")
 CRITERION = {"title": "A", "source": "B", "kind": "between", "at_least": 0}
 
 

@@ -21,14 +21,14 @@ from fedlib.workflow.provenance import ROOT
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
 
 
-def frame(values: dict, group="seen", protocol="default") -> pd.DataFrame:
+def frame(values: dict) -> pd.DataFrame:
     """Metrics rows from {(federation, label, metric, at): values by seed}."""
     rows = [
         {
             **dict(zip(("federation", "label", "metric", "at"), key, strict=True)),
             **{"paper": "pfedmm", "dataset": key[0], "partition": "p", "method": key[1]},
             **{"seed": seed, "round": 30 if key[3] == "last" else 20 + seed, "value": value},
-            **{"protocol": protocol, "split": "test", "group": group, "of": "", "index": ""},
+            **{"protocol": "default", "split": "test", "group": "seen", "of": "", "index": ""},
         }
         for key, by_seed in values.items()
         for seed, value in enumerate(by_seed, start=1)
@@ -126,20 +126,12 @@ def test_csv_has_an_empty_field_for_what_does_not_exist():
 
 
 def test_no_text_of_a_csv_is_a_formula_to_a_spreadsheet():
-    texts = [
-        "=cmd|' /C calc'!A0",
-        "@SUM(A1)",
-        "+ Sync",
-        "-2+3",
-        " =1",
-        "-0.5",
-        "FedAvg+",
-        "+1.1, -2",
-    ]
+    formulas = ["=cmd|' /C calc'!A0", "@SUM(A1)", "+ Sync", "-2+3", " =1"]
+    texts = [*formulas, "-0.5", "FedAvg+", "+1.1, -2"]
     numbers = pd.DataFrame({"=title": texts, "value": [-0.5] * 8, "is": [True] * 8})
     found = pd.read_csv(io.StringIO(render.to_csv(replace(sheet("x"), numbers=numbers))))
     assert [*found.columns] == ["'=title", "value", "is"]
-    assert [*found["'=title"]] == [f"'{text}" for text in texts[:5]] + texts[5:]
+    assert [*found["'=title"]] == [f"'{text}" for text in formulas] + texts[5:]
     assert found["value"].tolist() == [-0.5] * 8
 
 

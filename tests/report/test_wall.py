@@ -130,7 +130,7 @@ def test_the_picture_has_a_point_for_each_number_and_names_those_that_are_off(tm
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
-def test_names_of_points_side_by_side_do_not_lie_on_each_other(tmp_path, monkeypatch):
+def test_names_of_points_side_by_side_do_not_lie_on_each_other(monkeypatch):
     off = [OURS | {"difference": -0.1, "reproduced": 0.7 + 0.001 * number} for number in (0, 1)]
     names = [
         {"title": "One", "published": 0.8},
@@ -143,7 +143,7 @@ def test_names_of_points_side_by_side_do_not_lie_on_each_other(tmp_path, monkeyp
     assert pictures.faults(drawn[0], fitted=False) == []
 
 
-def test_a_name_that_would_leave_the_axes_stands_left_of_its_point(tmp_path, monkeypatch):
+def test_a_name_that_would_leave_the_axes_stands_left_of_its_point(monkeypatch):
     off = CELL | OURS | {"difference": -0.1, "published": 0.99, "reproduced": 0.7}
     drawn = []
     monkeypatch.setattr(page.saving, "save", lambda figure, *files: drawn.append(figure))

@@ -69,9 +69,7 @@ def test_a_state_of_another_method_is_refused():
     assert len(str(refused.value)) < 300
 
 
-def test_a_file_with_code_is_not_executed_though_its_checksum_is_right(
-    tmp_path,
-):
+def test_a_file_with_code_is_not_executed_though_its_checksum_is_right(tmp_path):
     torch.save({"weight": Payload(tmp_path / "executed")}, file := tmp_path / "state.pt")
     with pytest.raises(pickle.UnpicklingError):
         load_tensors(file, digest(file))

@@ -214,6 +214,3 @@ def test_recurrent_layers_are_counted():
     # Of the gradients, nobody needs that of the zeros that both layers start from. That of the
     # embedding is needed: it is trained.
     assert measured(run) == 3 * forward - recurrent
-
-
-# -- the table ----------------------------------------------------------------------------

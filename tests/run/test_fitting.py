@@ -95,11 +95,7 @@ class Later(Network):
             nn.Dropout,
             "model mlp draws from the global generator of PyTorch, .*; take Drop",
         ),
-        (
-            Five,
-            Dropout,
-            "model mlp must give head.body.x..; move what follows, as a factor, into",
-        ),
+        (Five, Dropout, "model mlp must give head.body.x..; move what follows, as a factor, into"),
         (Later, Dropout, "model mlp must give head.body.x..; move what follows"),
         (Network, Dropout, None),
     ],

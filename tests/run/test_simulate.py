@@ -12,11 +12,13 @@ from support import (
     assert_same_result,
     cohort_of,
     federation_for,
+    same_bits,
     sgd,
     silently,
     simulation_of,
     solver_of,
     toy_federation,
+    with_validation,
 )
 from torch import nn
 
@@ -24,7 +26,6 @@ from fedlib import methods
 from fedlib.engine.participation import sample
 from fedlib.engine.schedules import Schedule
 from fedlib.errors import DivergedError
-from fedlib.federation import Split
 from fedlib.methods.fedavg import FedAvg
 from fedlib.results import View
 from fedlib.run import evaluate, operations
@@ -134,12 +135,9 @@ def test_scores_are_counts_of_right_predictions_and_mean_losses():
 
 
 def test_validation_data_are_scored_where_there_are_any():
-    federation = toy_federation(SIZES)
-    own = [federation.test.of(client) for client in range(len(SIZES))]
-    kept = [1, 0, 2, 0, 0]  # the unseen client has no validation data
-    parts = [(rows[:n], rows[n:]) for rows, n in zip(own, kept, strict=True)]
-    val, test = (Split.from_lists(rows) for rows in zip(*parts, strict=True))
-    _, result = silently(simulation(federation=replace(federation, val=val, test=test), rounds=1))
+    # The unseen client has no validation data.
+    federation = with_validation(toy_federation(SIZES), [1, 0, 2, 0, 0])
+    _, result = silently(simulation(federation=federation, rounds=1))
     views = {(view.group, view.split) for view in result.scores}
     assert views == {("seen", "val"), ("seen", "test"), ("unseen", "test")}
     scores = result.scores[View("seen", "default", "val")]
@@ -169,8 +167,7 @@ def test_a_run_is_the_rounds_of_its_method_on_sampled_cohorts(aggregation):
         how = {"round": number, "seed": 3, "aggregation": aggregation}
         cohort = cohort_of(run.method.task, run.federation, ids, **how)
         expected = run.method.round(expected, cohort)
-    tensors, others = flatten(state), flatten(expected)
-    assert all(torch.equal(tensors[key], others[key]) for key in tensors)
+    assert same_bits(state, expected)
 
 
 @pytest.mark.parametrize("size_of_parts", [None, 1])
@@ -264,16 +261,11 @@ def test_a_run_that_is_killed_goes_on_from_its_last_checkpoint(killed_in, tmp_pa
 # -- divergence ---------------------------------------------------------------------------
 
 
-def diverging(batch_size, **course):
-    """A run whose first step leads to infinity: the loss before it is finite, the next is not."""
-    local = sgd(lr=1e308, batch_size=batch_size)
-    federation = toy_federation((8, 8, 8), unseen=1)
-    return simulation(federation=federation, dtype=torch.float64, local=local, **course)
-
-
 def test_a_loss_that_is_no_number_names_client_and_round():
-    # Four batches a round: later ones see what the first steps did. A rate of 0.5 takes one client.
-    run = diverging(batch_size=2)
+    # The first step leads to infinity. Four batches a round: later ones see that. A rate of 0.5
+    # takes one client.
+    local, federation = sgd(lr=1e308, batch_size=2), toy_federation((8, 8, 8), unseen=1)
+    run = simulation(federation=federation, dtype=torch.float64, local=local)
     (client,) = sample(run.federation.ids("seen"), 0.5, seed=3, round=0)
     message = rf"client {client} diverged in round 1: training loss is (nan|inf);"
     with pytest.raises(DivergedError, match=message):

@@ -296,16 +296,15 @@ def tuned_alone(toy):
 
 def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(toy):
     made = toy(runs=(tuned_run(), toy_run("mnist")), tables={}, figures={})
-    names = NAMES
     stages = [stage for stage, job in made.jobs() if job.get("federation") == "digits"]
     assert stages[:3] == ["partition", "tune", "train"]
-    spec = json.loads(made.spec("tune", **names))
+    spec = json.loads(made.spec("tune", **NAMES))
     assert (spec["seed"], spec["tuning"]) == (9, {"trials": 3, "rates": [0.01, 1.0]})
-    one = json.loads(made.spec("train", **names, seed=3))
+    one = json.loads(made.spec("train", **NAMES, seed=3))
     assert one["tuned"] == seals.spec_digest(spec)
-    assert "tuned" not in json.loads(made.spec("train", **names | {"federation": "mnist"}, seed=3))
-    read = freshness.list_inputs(made, "train", {**names, "seed": 3})
-    assert made.path("choice", **names) in read and made.path("trials", **names) not in read
+    assert "tuned" not in json.loads(made.spec("train", **NAMES | {"federation": "mnist"}, seed=3))
+    read = freshness.list_inputs(made, "train", {**NAMES, "seed": 3})
+    assert made.path("choice", **NAMES) in read and made.path("trials", **NAMES) not in read
 
 
 def test_every_seed_may_have_a_tuning_of_its_own(tuned_alone):

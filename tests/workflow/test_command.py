@@ -154,10 +154,7 @@ def test_a_training_has_as_many_cores_as_are_asked_for(monkeypatch):
     ],
 )
 def test_what_the_machine_denies_is_a_line_with_a_remedy(capsys, error, message):
-    def main():
-        raise error
-
-    assert command.run(main) == 1
+    assert command.run(raising(error)) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and re.search(message, line), line
 

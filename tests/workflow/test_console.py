@@ -3,6 +3,7 @@
 import io
 import logging
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -26,17 +27,18 @@ def clock(monkeypatch):
     return now
 
 
+def report(console, event, level=logging.INFO, text="", **about):
+    """An event, as Snakemake reports it."""
+    record = logging.LogRecord("snakemake", level, "", 0, text, None, None)
+    vars(record).update({"event": event, **about})
+    console.handle(record)
+
+
 @pytest.fixture
 def told(clock):
     """A console that writes to a file, and a function that lets Snakemake report an event to it."""
     made = Console(io.StringIO())
-
-    def tell(event, level=logging.INFO, text="", **about):
-        record = logging.LogRecord("snakemake", level, "", 0, text, None, None)
-        vars(record).update({"event": event, **about})
-        made.handle(record)
-
-    yield made, tell
+    yield made, partial(report, made)
     made.close()
 
 
@@ -94,13 +96,8 @@ def test_a_file_gets_a_line_now_and_then_and_one_at_the_end(told, clock):
 def test_a_terminal_has_one_line_that_is_rewritten_and_fits(clock, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     made = Console(Terminal())
-    for event, about in (
-        ("run_info", {"stats": {"train": 1, "total": 1}}),
-        ("job_info", {"jobid": 1, "rule_name": "train", "wildcards": RUN, "output": []}),
-    ):
-        record = logging.LogRecord("snakemake", logging.INFO, "", 0, "", None, None)
-        vars(record).update({"event": event, **about})
-        made.handle(record)
+    report(made, "run_info", stats={"train": 1, "total": 1})
+    begin(partial(report, made), 1, **RUN)
     assert made.stream.getvalue() == f"{ERASE}0 of 1 jobs, 0:00: "[: len(ERASE) + 19]
     made.close()
 

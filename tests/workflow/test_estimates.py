@@ -81,11 +81,7 @@ def test_a_budget_buys_first_what_costs_least_for_each_published_number(plan):
     [
         ("pfedmm", {"emnist/gated-experts": 2, "cifar10/local": 2}, ["synthetic/pfedmm"]),
         ("adaptive_experts", {"cifar10-p0.2/eps": 5, "cifar10-p0.2/local": 2}, ["femnist/local"]),
-        (
-            "fedmix",
-            {"two-shard-mnist/fedmix-vae": 3, "femnist/fedavg": 1},
-            ["cifar10/fedmix-k14"],
-        ),
+        ("fedmix", {"two-shard-mnist/fedmix-vae": 3, "femnist/fedavg": 1}, ["cifar10/fedmix-k14"]),
         ("fedmoe", {"femnist-m10/fedmoe": 1, "femnist-m50/fedmoe-main-2": 1}, []),
         ("pfedmoe", {"mnist-n10/fedproto": 1, "cifar10-n50/fedgh-homogeneous": 1}, []),
     ],

@@ -39,7 +39,6 @@ EXHIBITS = ("table", "figure", "report")
 AFTER_RUNS = ("metrics", *EXHIBITS)
 RUNS = ("train", "evaluate")
 FEDEM = names(PLAN, *RUNS, label="fedem") | names(PLAN, *AFTER_RUNS)
-ALL_RUNS = names(PLAN, *RUNS, *AFTER_RUNS)
 
 
 def would_run(folder, *arguments: str) -> set[str]:
@@ -162,12 +161,6 @@ def test_what_is_shown_is_made_again_where_it_changes(folder):
     assert would_run(folder) == expected | of_numbers
 
 
-# --- Declarations ---------------------------------------------------------------------------------
-
-
-# --- A partition for every seed -------------------------------------------------------------------
-
-
 # --- Configuration --------------------------------------------------------------------------------
 
 
@@ -182,7 +175,7 @@ def test_an_edit_repeats_the_selected_runs_alone_and_the_others_stay_in_tables(f
     append(folder, "fedlib/engine/cohort.py", "\nEDITED = 1\n")
     runs = Plan(PLAN.config | {"labels": ["fedem"]})
     found = would_run(folder, "--config", "labels=fedem")
-    assert found == names(runs, "train", "evaluate", "metrics", "table", "figure", "report")
+    assert found == names(runs, *RUNS, *AFTER_RUNS)
 
 
 # --- Files ----------------------------------------------------------------------------------------

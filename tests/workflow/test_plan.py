@@ -188,7 +188,7 @@ def test_a_figure_reads_the_curves_beside_the_published_numbers_and_a_table_does
     assert plan.published("figure", "pfedmm", "accuracy_over_rounds") == curves
 
 
-def test_a_download_depends_on_what_is_downloaded_and_on_no_reader(toy, tmp_path, monkeypatch):
+def test_a_download_depends_on_what_is_downloaded_and_on_no_reader(toy, monkeypatch):
     made = toy()
     roots = made.roots("download", dataset="mnist")
     assert not [m for m in provenance.closure(*roots) if m.startswith("fedlib.data.sources.")]

@@ -26,6 +26,12 @@ MODEL = {"in_features": 64, "hidden": [8], "num_classes": 10}
 GATE = {"model": "mlp", "params": MODEL}
 
 
+IN_FOUR = {"kind": "iid", "num_clients": 4}
+# What a paper declares beside a run on files of a user's own.
+OWN = {"data": (Data("mine", "own", IN_FOUR, 0, "", "", {"source": "shapes"}),)}
+OWN |= {"tables": {}, "figures": {}}
+
+
 def run(label="fedavg", **changes):
     return toy_run(label=label, **{"model_params": MODEL} | changes)
 
@@ -165,12 +171,9 @@ def test_a_user_without_an_account_and_a_full_disk_are_named_before_anything_run
         preflight.check(plan(run()))
 
 
-def test_files_of_ones_own_that_are_missing_are_named_unless_they_are_cut(declare, answers):
+def test_files_of_ones_own_that_are_missing_are_named_unless_they_are_cut(plan, answers):
     answers()
-    data = Data("mine", "own", {"kind": "iid", "num_clients": 4}, 0, "", "", {"source": "shapes"})
-    runs = (run(federation="mine"),)
-    changed = {"data": (data,), "runs": runs, "tables": {}, "figures": {}}
-    declare(toy=lambda scale: replace(toy_paper(scale), **changed))
+    plan(run(federation="mine"), **OWN)
     with pytest.raises(ConfigError, match="data/raw/own/shapes does not exist, .* mine is cut"):
         preflight.check(Plan({}))
     Path("data/raw/own/shapes").mkdir(parents=True)
@@ -217,15 +220,11 @@ def test_a_users_file_may_print_and_assert(tmp_path, most, answer):
 
 
 def test_the_trial_of_a_users_file_is_of_the_data_as_they_are_wherever_it_is_declared(
-    declare, answers, tmp_path, monkeypatch
+    plan, answers, tmp_path
 ):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     asked = answers()
     (tmp_path / "loud.py").write_text(METHOD.format(most=11))
-    data = Data("mine", "own", {"kind": "iid", "num_clients": 4}, 0, "", "", {"source": "shapes"})
-    declared = run(federation="mine", label="loud", method=str(tmp_path / "loud.py"))
-    changed = {"data": (data,), "runs": (declared,), "tables": {}, "figures": {}}
-    declare(toy=lambda scale: replace(toy_paper(scale), **changed))
+    plan(run(federation="mine", label="loud", method=str(tmp_path / "loud.py")), **OWN)
     Path("data/raw/own/shapes").mkdir(parents=True)
     for text, number in (("some", 1), (None, 1), ("others", 2)):
         if text:

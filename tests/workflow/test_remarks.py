@@ -70,12 +70,7 @@ FEDEM, FEDAVG = (("digits/fedem", "mnist/fedem"), ("digits/fedavg", "mnist/fedav
 
 @pytest.mark.parametrize("made", [{}, {"code": "0" * 16}])  # code of now, and older code
 @pytest.mark.parametrize(
-    "selection",
-    [
-        {"seeds": [4]},
-        {"labels": ["fedem"]},
-        {"runs": ["one/digits/fedem"]},
-    ],
+    "selection", [{"seeds": [4]}, {"labels": ["fedem"]}, {"runs": ["one/digits/fedem"]}]
 )
 def test_tables_show_what_is_finished_beside_what_is_selected(folder, selection, made):
     finish(Plan({}), **made)

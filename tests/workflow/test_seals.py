@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 import h5py
+import made_up
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,24 +13,15 @@ import pytest
 from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.report import frames
-from fedlib.results import RunResult, Scores, View
+from fedlib.results import RunResult, View
 
 SELDOM = __file__  # a file that says nothing
 FRAME = pd.DataFrame({"label": ["fedavg", "fedem"], "round": [1, 2], "value": [0.799, np.nan]})
 
 
 def result() -> RunResult:
-    counts = np.array([7, 9])
-    scores = Scores(np.arange(2), counts, np.array([[3.0, 4.0]]), np.array([[0.5, 0.25]]))
-    totals = dict.fromkeys(("bytes_down", "bytes_up", "examples", "client_rounds"), np.array([5]))
-    return RunResult(
-        round=np.array([1]),
-        scores={View("seen", "default", "test"): scores},
-        train_loss=np.array([0.75]),
-        diagnostics={"pi": np.eye(2)},
-        spec={"seed": 1},
-        **totals,
-    )
+    scores = {View("seen", "default", "test"): made_up.scores([3 / 7, 4 / 9], [7, 9])}
+    return made_up.result(scores, [1], diagnostics={"pi": np.eye(2)}, spec={"seed": 1})
 
 
 # How a file of each kind is written and read.

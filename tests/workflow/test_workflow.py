@@ -274,6 +274,18 @@ def long_run(finished, tmp_path_factory):
     return folder / HISTORY
 
 
+def begin(folder, words: list[str], output=subprocess.DEVNULL, **changes: str) -> subprocess.Popen:
+    """Python in a session of its own, which signals reach as those of a terminal do."""
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd=folder,
+        env=workflow.environment(**changes),
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+
+
 def start(folder, command: list[str], **changes: str) -> tuple[subprocess.Popen, int]:
     """Start the run of 40 rounds; the process, and its training job after its first checkpoint."""
     text = folder / "rules/train.smk"  # rounds are short: else there is no checkpoint yet
@@ -281,14 +293,7 @@ def start(folder, command: list[str], **changes: str) -> tuple[subprocess.Popen,
     if often not in text.read_text():
         train = often.removeprefix("--checkpoint-every 3 ")
         text.write_text(text.read_text().replace(train, often))
-    process = subprocess.Popen(
-        [sys.executable, *command],
-        cwd=folder,
-        env=workflow.environment(**changes),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = begin(folder, command, **changes)
     checkpoints = folder / PLAN.path("checkpoints", **JOB)
     lock = checkpoints / "lock"
     try:
@@ -349,14 +354,8 @@ def test_an_error_of_the_users_is_met_once_and_sigterm_ends_a_workflow_that_trie
     assert done.returncode == 1 and done.stdout.count("Error in rule download") == 1, done.stdout
     for _ in range(3):
         with (folder / "output").open("w") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "snakemake", "--nocolor", *given, "--retries", "99"],
-                cwd=folder,
-                env=workflow.environment(),
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+            words = ["-m", "snakemake", "--nocolor", *given, "--retries", "99"]
+            process = begin(folder, words, output)
         workflow.wait_for(lambda: "Trying to restart" in (folder / "output").read_text())
         for _ in range(2):
             os.killpg(process.pid, signal.SIGTERM)

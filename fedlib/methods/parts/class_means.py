@@ -91,10 +91,9 @@ def of_clients(cohort: Cohort, fn: Callable, *per_client: Tree, counts: Tensor) 
     for start in range(0, cohort.size, block):
         some = np.arange(start, min(start + block, cohort.size))
         scores = cohort.some(some).score(labelled, *tree.take(per_client, some))
-        # Padding beyond a client's examples is 0 in both factors.
-        sums.append(
-            torch.einsum("cnl,cnf->clf", scores[..., :num_classes], scores[..., num_classes:])
-        )
+        # Padding beyond a client's examples is 0 in both.
+        labels, outputs = scores[..., :num_classes], scores[..., num_classes:]
+        sums.append(torch.einsum("cnl,cnf->clf", labels, outputs))
     return means(torch.cat(sums), counts)
 
 

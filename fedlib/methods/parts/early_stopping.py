@@ -212,13 +212,9 @@ class _Course:
         """
         part = replace(self.cohort.some(self.going), journal=Journal())
         own = take_rows(self.per_client, upload(self.going, part.ids.device))
+        local = replace(local, epochs=epochs)
         self.params, self.memory = part.fit(
-            _mean_of(losses),
-            self.params,
-            *own,
-            local=replace(local, epochs=epochs),
-            memory=self.memory,
-            stream=stream,
+            _mean_of(losses), self.params, *own, local=local, memory=self.memory, stream=stream
         )
         self.examples += part.journal.examples
         done = int(self.memory.epochs[part.host_ids].max())

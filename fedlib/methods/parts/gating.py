@@ -61,9 +61,8 @@ def outputs(task: Task, experts: Params, batch: Batch) -> Outputs:
     _, head = task.split(experts)
     # Whole experts, as the body of a linear model is empty and would not show their number.
     features = each_expert(lambda expert: task.features(task.split(expert)[0], batch), experts)
-    logits = each_expert(
-        lambda pair: task.head_logits(*pair, batch), (head, features.movedim(1, 0))
-    )
+    pairs = head, features.movedim(1, 0)
+    logits = each_expert(lambda pair: task.head_logits(*pair, batch), pairs)
     return features, log_probs(logits)
 
 

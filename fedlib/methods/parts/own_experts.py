@@ -131,9 +131,8 @@ class Networks:
         by_example = cohort.score(lambda *own: self.log_weights(*own).exp(), *gates, split="test")
         local = mixtures.members.new_full((1,), self.num_experts)
         weights = by_example.new_zeros(cohort.size, self.num_experts + 1)
-        weights[:, torch.cat([mixtures.members[0], local])] = cohort.example_mean(
-            by_example, "test"
-        )
+        used = torch.cat([mixtures.members[0], local])
+        weights[:, used] = cohort.example_mean(by_example, "test")
         return weights
 
     # -- losses in training -------------------------------------------------------------
@@ -164,9 +163,8 @@ class Networks:
         if not bodies or self._draw(bodies, body, cohort):
             return Frozen(experts, own, check=known)
         shared = cohort.score(self._features, bodies)
-        return Frozen(
-            heads, head, Features(shared, cohort.score(self.expert.features, body)), known
-        )
+        local = cohort.score(self.expert.features, body)
+        return Frozen(heads, head, Features(shared, local), known)
 
     def frozen_logits(self, frozen: Frozen, batch: Batch) -> Tensor:
         """As `logits`, for frozen experts on the batch that `seen` gives -> [B, E + 1, L]"""
@@ -175,10 +173,8 @@ class Networks:
         features, seen = frozen.train, self.seen(batch)
         if not features:
             return self.logits(frozen.experts, frozen.own, seen)
-        of_batch = features.experts[batch.index].transpose(0, 1)
-        shared = each_expert(
-            lambda expert: self.task.head_logits(*expert, seen), (frozen.experts, of_batch)
-        )
+        pairs = frozen.experts, features.experts[batch.index].transpose(0, 1)
+        shared = each_expert(lambda pair: self.task.head_logits(*pair, seen), pairs)
         with ambient.expert(self.num_experts):
             local = self.expert.head_logits(frozen.own, features.own[batch.index], seen)
         return torch.cat([shared, local.unsqueeze(1)], dim=1)

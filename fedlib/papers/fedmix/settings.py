@@ -122,6 +122,7 @@ class Setting(_frame.Setting):
         variant = VARIANTS[label]
         rounds = self.own_rounds.get(label, self.rounds)
         clients = self.num_clients or _frame.trained(self.data)
+        cohort = clients if variant.everybody else self.cohort
         model, arguments = self.model
         own = {"channels": variant.channels} if variant.channels else {}
         local = {"solver": "sgd", "lr": LR, "batch_size": self.batch_size, "epochs": self.epochs}
@@ -135,9 +136,7 @@ class Setting(_frame.Setting):
             modules=vae if variant.method == "fedmix_vae" else {},
             rounds=rounds,
             local={**local, **({"steps": self.steps} if self.steps else {}), **variant.local},
-            participation=_frame.participation(
-                clients if variant.everybody else self.cohort, clients
-            ),
+            participation=_frame.participation(cohort, clients),
             evaluate_every=min(self.evaluate_every, rounds),
             seeds=self.seeds,
         )

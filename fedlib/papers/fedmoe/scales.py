@@ -84,6 +84,7 @@ LITE = (
 def reduced() -> Scale:
     """Real CIFAR-10 and LEAF's FEMNIST with the `lite` settings of section 5.2."""
     few = ("fedavg", "fedprox", "avg-moe", "fedmoe", "fedmoe-fresh")
+    more = (*few, "centmoe", "fedmoe-lambda-0.5")
     return (
         "reduced: the real CIFAR-10 and LEAF's FEMNIST with narrow networks, few examples and "
         "rounds.",
@@ -93,9 +94,7 @@ def reduced() -> Scale:
             _femnist_lite(50, 1, 30, (*settings.PRINTED, "fedmoe-fresh"), ("main",)),
             _femnist_lite(10, 5, 15, ("fedmoe",), ("reserved",), server_examples=320),
             # FedJETs and the parts of the method take an hour here, so only FEMNIST has them.
-            _cifar10_lite(
-                *(10, (*few, "centmoe", "fedmoe-lambda-0.5"), ("main", "even", "written"))
-            ),
+            _cifar10_lite(10, more, ("main", "even", "written")),
             _cifar10_lite(50, few, ("main",)),
             _cifar10_lite(100, ("fedavg", "fedmoe", "fedmoe-fresh"), ("main",)),
             # Avg-MoE does not use the skewed data.

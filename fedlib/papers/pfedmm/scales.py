@@ -105,13 +105,9 @@ def reduced() -> Scale:
     femnist = replace(
         FEMNIST, data=hundred, labels=(*settings.FEDEM_README, "pfedmm"), first=13, evaluate_every=2
     )
+    few = ("local", "fedavg", "pfedmm")
     cifar10 = replace(
-        CIFAR10,
-        data=random_weights,
-        labels=("local", "fedavg", "pfedmm"),
-        first=4,
-        weights=None,
-        batch_size=32,
+        CIFAR10, data=random_weights, labels=few, first=4, weights=None, batch_size=32
     )
     return (
         "reduced: the first rounds of the papers' runs on the real data sets, with the papers' "

@@ -3,6 +3,7 @@
 import ast
 
 import pytest
+from test_rooms import code_lines
 
 from fedlib.workflow.provenance import PACKAGE, ROOT
 
@@ -12,24 +13,11 @@ COMPUTING = [file for file in FILES if "papers" not in file.parts]
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def code_lines(function, text):
-    """Lines of a function that are neither blank nor comments nor docstrings, its own or inner."""
-    said = set()
-    for node in ast.walk(function):
-        if isinstance(node, FUNCTIONS | ast.ClassDef) and ast.get_docstring(node) is not None:
-            said.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    lines = text.splitlines()
-    return sum(
-        number not in said and not lines[number - 1].lstrip().startswith("#")
-        for number in range(function.lineno, function.end_lineno + 1)
-        if lines[number - 1].strip()
-    )
-
-
 def functions(text):
     """(name, lines of code) of every function and method."""
+    lines = code_lines(text)
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, FUNCTIONS)]
-    return [(node.name, code_lines(node, text)) for node in nodes]
+    return [(node.name, len(lines & {*range(node.lineno, node.end_lineno + 1)})) for node in nodes]
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)
