@@ -100,18 +100,15 @@ def measure(simulation: Simulation, state: Any, evaluation: RunResult) -> dict[s
       simulation, state: of the evaluation.
       evaluation: its diagnostics have the examples on which clients trained for each protocol.
     """
-    brief = simulation.method.briefly()
-    one = replace(simulation, method=brief) if brief else simulation
+    one = replace(simulation, method=simulation.method.briefly() or simulation.method)
     found = {FLOPS: flops_per_example(one, state)}
     served = simulation.course.aggregation != "gossip"
     if served and (parameters := simulation.method.server_parameters(state)) is not None:
         found[PARAMETERS] = parameters
     trained = [name for name in evaluation.diagnostics if name.startswith(EXAMPLES_OF)]
     names = [name.removeprefix(EXAMPLES_OF) for name in trained]
-    if names and brief:
-        prepared = flops_of_preparing(one, state, names)
-        found |= {f"{FLOPS_OF}{name}": flops for name, flops in prepared.items()}
-    return found
+    prepared = flops_of_preparing(one, state, names)
+    return found | {f"{FLOPS_OF}{name}": flops for name, flops in prepared.items()}
 
 
 def flops_of_preparing(
@@ -129,7 +126,7 @@ def flops_of_preparing(
     counting = CountingSteps()
     run = replace(simulation, executor=counting)
     flops, examples = Counter(), Counter()
-    for group in CLIENTS:
+    for group in (group for group in CLIENTS if group in run.method.protocols):
         finalists = run.method.finalists(run.federation, group)
         cohort = run.cohort(_smallest(run, finalists, 1), run.course.rounds)
         if cohort.size:

@@ -166,6 +166,14 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     assert not {"personal_examples", "personal_flops"} & {*run_rows(history, nothing).metric}
 
 
+def test_a_fine_tuning_is_measured_as_it_is():
+    run = small("fedavg_plus")
+    views, (state, _) = [("seen", "fresh", "test")], silently(run)
+    found = evaluate.final(run.method, state, lambda group: run.everyone(group, 2), views=views)
+    assert found.diagnostics["examples_fresh"].tolist() == [7 + 12 + 6]
+    assert operations.measure(run, state, found)["flops_per_example_fresh"] == 2 * STEP
+
+
 def test_clients_that_cannot_train_are_passed_over():
     run = small("fedavg", sizes=(0, 5, 7, 12, 6))  # nothing to train on
     assert measured(run) == STEP
