@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedlib import tree
@@ -166,8 +167,8 @@ class Counting(Loop):
     def _counted(self, fn: Callable, work: Work, *args) -> Any:
         if (work.data.federation.group[work.ids] >= len(CLIENTS)).any():
             return fn(work, *args)
-        # Stacked experts avoid torch's fused LSTM, which has no formula here.
-        with Operations() as counter, ambient.stacked_experts(True):
+        # Stacked experts avoid torch's fused LSTM, which has no formula here, nor has attention.
+        with Operations() as counter, ambient.stacked_experts(True), sdpa_kernel(SDPBackend.MATH):
             result = fn(work, *args)
         self.flops += counter.flops
         return result

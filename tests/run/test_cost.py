@@ -14,6 +14,7 @@ from fedlib import methods, tree
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.models import char_lstm, linear, mlp
+from fedlib.models.layers.network import Network
 from fedlib.report.metrics.tidy import run_rows
 from fedlib.results import RunResult
 from fedlib.run import evaluate, operations
@@ -204,6 +205,18 @@ def test_convolutions_cost_the_same_in_each_of_three_passes(channels, groups, st
     macs = 2 * 36 * 8 * 5, 2 * side**2 * channels * (8 // groups) * 9  # of a batch of 2
     x = torch.randn(2, 5, 6, 6)
     assert counted(nn.Sequential(first, second), x) == 2 * (2 * macs[0] + 3 * macs[1])
+
+
+def test_fused_attention_is_counted():
+    class Attention(nn.Module):
+        def forward(self, x):
+            return nn.functional.scaled_dot_product_attention(*[x[:, None]] * 3)[:, 0]
+
+    def build():
+        return Network([nn.Linear(FEATURES, HIDDEN), Attention()], nn.Linear(HIDDEN, CLASSES))
+
+    # Two products of a text of one token, each with two gradients.
+    assert measured(small("fedavg", build)) == STEP + 3 * 2 * HIDDEN
 
 
 def test_recurrent_layers_are_counted():
