@@ -48,9 +48,9 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
 
     Runs a round of the method with a few of the smallest seen clients and drops the result: `state`
     and `simulation` stay the same. If clients have different architectures, it runs a round for
-    each kind, and takes the mean, weighted by training examples. If work besides local steps grows
-    with the shards, and the number of steps does not (a solver with `steps`), the number is that of
-    the smallest clients. 0 for a method whose clients never train.
+    each kind, and takes the mean, weighted by the examples of a local training. If work besides
+    local steps grows with the shards, and the number of steps does not (a solver with `steps`), the
+    number is that of the smallest clients. 0 for a method whose clients never train.
 
     Raises:
       DataError: if no seen client can train, or none does in `MAX_ROUNDS` rounds.
@@ -60,7 +60,8 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
     sizes = simulation.federation.train.sizes
     seen = simulation.federation.ids("seen")
     kinds = [(x, _smallest(simulation, x, MEASURED)) for x in _by_kind(simulation, state, seen)]
-    chosen = [(sizes[own].sum(), simulation.only(few)) for own, few in kinds if len(few)]
+    used = np.array([cut(n, simulation.method.local).examples for n in sizes.tolist()])
+    chosen = [(used[own].sum(), simulation.only(few)) for own, few in kinds if len(few)]
     if not chosen:
         raise DataError(
             f"none of the {len(seen)} seen clients has the examples for a training batch, so the "
