@@ -162,8 +162,9 @@ class Counting(Loop):
         return self._counted(super().fold, *args)
 
     def each(self, *args):
-        """See `Loop.each`."""
-        return self._counted(super().each, *args)
+        """See `Loop.each`; scores of other examples than those of training are an evaluation."""
+        score, split = super().each, args[3]
+        return self._counted(score, *args) if split == "train" else score(*args)
 
     def _counted(self, fn: Callable, work: Work, *args) -> Any:
         if (work.data.federation.group[work.ids] >= len(CLIENTS)).any():

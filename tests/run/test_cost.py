@@ -79,8 +79,8 @@ def test_plain_training_costs_a_step(name):
         ("fedem", {"num_experts": 3}, 3 * (STEP + FORWARD)),
         # The E-step of one body and three heads; then as STEP.
         ("pfedmm", {"num_experts": 3}, (BODY + 3 * HEAD) + 2 * BODY + 3 * 3 * HEAD),
-        *(  # the choice among all models, if there is one
-            ("ifca", {"num_experts": n, "stop": "never", "cluster_init": "full"}, expected)
+        *(  # the choice among all models, if there is one; the check is an evaluation
+            ("ifca", {"num_experts": n, "stop_every": 1, "cluster_init": "full"}, expected)
             for n, expected in ((1, STEP), (2, STEP + 2 * FORWARD), (3, STEP + 3 * FORWARD))
         ),
         ("pfedme_moreau", {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2}, 2 * STEP + FORWARD),
