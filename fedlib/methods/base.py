@@ -178,7 +178,7 @@ class Method:
     def briefly(self) -> "Method | None":
         """This method with short training after the last round, run only to count its operations.
 
-        Those of training after the last round are not counted if it is None.
+        None if it is short as it is, such as a fine-tuning.
         """
         return None
 

@@ -8,7 +8,8 @@ A round here ends with an averaging, so its number of local steps is geometric a
 Source: Hanzely and Richtarik, "Federated Learning of a Mixture of Global and Local Models", 2020.
 Official code: omarfoq/FedEM, aggregator.py (LoopLessLocalSGDAggregator).
 Deviation: the official averaging writes to copies and leaves the models unchanged, so it is Local;
-ours averages. Only the cohort is averaged; the official code averages all clients. A schedule by
+ours averages. Only the cohort moves towards the average, which with the aggregation "damped" is of
+all clients, as in paper and code, the absent ones with the models that they have. A schedule by
 "epoch" advances once per round that has steps; the official one once per step. The paper has a =
 eta lam / (C p) and steps of eta / (C (1 - p)), with C clients and one rate eta: the same algorithm,
 with `lr` = eta / (C (1 - p)) and `lam` = eta lam / C, for clients of equal size, as the average
@@ -18,6 +19,8 @@ too, though nothing has changed.
 
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
+
+import numpy as np
 
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
@@ -79,9 +82,16 @@ class L2SGD(Method):
         else:  # every round has a training loss
             losses = cohort.score(self.task.losses, models)
             cohort.journal.add(cohort.host_ids, cohort.example_mean(losses))
-        average = cohort.average(models, state.average)
+        average = cohort.average(models, self.of_absent(state, cohort))
         models = self.mix(models, cohort.broadcast(average))
         return State(average, cohort.put(state.models, models), memory)
+
+    def of_absent(self, state: State, cohort: Cohort) -> Params:
+        """The average of the absent clients' models, which "damped" adds to the cohort's."""
+        absent = cohort.of(np.setdiff1d(cohort.seen().host_ids, cohort.host_ids))
+        if not absent.size or cohort.aggregation != "damped":
+            return state.average  # which does not count
+        return tree.mean(tree.take(state.models, absent.ids), absent.num_examples)
 
     def local_steps(self, cohort: Cohort) -> int:
         """Number of local steps before the averaging, the same for all clients."""

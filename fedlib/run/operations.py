@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedlib import tree
@@ -47,9 +48,9 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
 
     Runs a round of the method with a few of the smallest seen clients and drops the result: `state`
     and `simulation` stay the same. If clients have different architectures, it runs a round for
-    each kind, and takes the mean, weighted by training examples. If work besides local steps grows
-    with the shards, and the number of steps does not (a solver with `steps`), the number is that of
-    the smallest clients. 0 for a method whose clients never train.
+    each kind, and takes the mean, weighted by the examples of a local training. If work besides
+    local steps grows with the shards, and the number of steps does not (a solver with `steps`), the
+    number is that of the smallest clients. 0 for a method whose clients never train.
 
     Raises:
       DataError: if no seen client can train, or none does in `MAX_ROUNDS` rounds.
@@ -59,7 +60,8 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
     sizes = simulation.federation.train.sizes
     seen = simulation.federation.ids("seen")
     kinds = [(x, _smallest(simulation, x, MEASURED)) for x in _by_kind(simulation, state, seen)]
-    chosen = [(sizes[own].sum(), simulation.only(few)) for own, few in kinds if len(few)]
+    used = np.array([cut(n, simulation.method.local).examples for n in sizes.tolist()])
+    chosen = [(used[own].sum(), simulation.only(few)) for own, few in kinds if len(few)]
     if not chosen:
         raise DataError(
             f"none of the {len(seen)} seen clients has the examples for a training batch, so the "
@@ -100,18 +102,15 @@ def measure(simulation: Simulation, state: Any, evaluation: RunResult) -> dict[s
       simulation, state: of the evaluation.
       evaluation: its diagnostics have the examples on which clients trained for each protocol.
     """
-    brief = simulation.method.briefly()
-    one = replace(simulation, method=brief) if brief else simulation
+    one = replace(simulation, method=simulation.method.briefly() or simulation.method)
     found = {FLOPS: flops_per_example(one, state)}
     served = simulation.course.aggregation != "gossip"
     if served and (parameters := simulation.method.server_parameters(state)) is not None:
         found[PARAMETERS] = parameters
     trained = [name for name in evaluation.diagnostics if name.startswith(EXAMPLES_OF)]
     names = [name.removeprefix(EXAMPLES_OF) for name in trained]
-    if names and brief:
-        prepared = flops_of_preparing(one, state, names)
-        found |= {f"{FLOPS_OF}{name}": flops for name, flops in prepared.items()}
-    return found
+    prepared = flops_of_preparing(one, state, names)
+    return found | {f"{FLOPS_OF}{name}": flops for name, flops in prepared.items()}
 
 
 def flops_of_preparing(
@@ -129,7 +128,7 @@ def flops_of_preparing(
     counting = CountingSteps()
     run = replace(simulation, executor=counting)
     flops, examples = Counter(), Counter()
-    for group in CLIENTS:
+    for group in (group for group in CLIENTS if group in run.method.protocols):
         finalists = run.method.finalists(run.federation, group)
         cohort = run.cohort(_smallest(run, finalists, 1), run.course.rounds)
         if cohort.size:
@@ -163,14 +162,15 @@ class Counting(Loop):
         return self._counted(super().fold, *args)
 
     def each(self, *args):
-        """See `Loop.each`."""
-        return self._counted(super().each, *args)
+        """See `Loop.each`; scores of other examples than those of training are an evaluation."""
+        score, split = super().each, args[3]
+        return self._counted(score, *args) if split == "train" else score(*args)
 
     def _counted(self, fn: Callable, work: Work, *args) -> Any:
         if (work.data.federation.group[work.ids] >= len(CLIENTS)).any():
             return fn(work, *args)
-        # Stacked experts avoid torch's fused LSTM, which has no formula here.
-        with Operations() as counter, ambient.stacked_experts(True):
+        # Stacked experts avoid torch's fused LSTM, which has no formula here, nor has attention.
+        with Operations() as counter, ambient.stacked_experts(True), sdpa_kernel(SDPBackend.MATH):
             result = fn(work, *args)
         self.flops += counter.flops
         return result

@@ -1,6 +1,7 @@
 """Scores of clients under a method's protocols, as raw counts; the evaluation during training."""
 
 import math
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.errors import ConfigError
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
-from fedlib.results import Scores, View
+from fedlib.results import TOTALS, Scores, View
 
 
 class ClientScores(NamedTuple):
@@ -25,6 +26,8 @@ class ClientScores(NamedTuple):
     loss: np.ndarray  # [C] mean negative log-likelihood; 0 for a client without examples
 
 
+COSTS = {*TOTALS, "bytes", "server_examples", "server_parameters", "train_loss"}
+RESERVED = "[/:]|^examples_|^flops_"  # in names; the last two begin costs of preparing clients
 CohortOf = Callable[[str], Cohort | None]  # all clients of a group, or None if it has none
 
 
@@ -164,10 +167,14 @@ def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
     """Tensors as NumPy arrays in host memory.
 
     Raises:
-      ConfigError: for a name that HDF5 files cannot have.
+      ConfigError: for a name that HDF5 files cannot have, or that metrics would take for a cost of
+        the run or a number of a view.
     """
-    if odd := [name for name in tensors if not name or "/" in name]:
-        raise ConfigError(f"what a method records must have a name without '/', got {odd[0]!r}")
+    if odd := [name for name in tensors if not name or name in COSTS or re.search(RESERVED, name)]:
+        raise ConfigError(
+            "what a method records must have a name without '/' and ':' that is no cost, as those "
+            f"of examples_ and flops_ are, got {odd[0]!r}"
+        )
     return {name: value.cpu().numpy() for name, value in tensors.items()}
 
 

@@ -208,10 +208,13 @@ def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():
     # Forward multiply-adds; a step is three times that less the input gradient of first layers.
     small, wide, narrow = ((4 + 3) * hidden for hidden in (6, 9, 5))
     steps = [3 * (small + wide) - 4 * (6 + 9), 3 * (small + narrow) - 4 * (6 + 5)]
-    seen = np.array(SIZES[:5])
-    shares = seen[::2].sum() / seen.sum(), seen[1::2].sum() / seen.sum()
-    measured = operations.flops_per_example(simulation(), simulation().init()) / 2
-    assert measured == pytest.approx(shares[0] * steps[0] + shares[1] * steps[1], rel=1e-12)
+    run = simulation()
+    # One step has four examples, however many a client has.
+    for number, used in (None, SIZES[:5]), (1, [4] * 5):
+        solver = replace(run.method.local, steps=number, batch_size=4)
+        few = replace(run, method=replace(run.method, local=solver))
+        mean = np.average(np.resize(steps, 5), weights=used)
+        assert operations.flops_per_example(few, few.init()) / 2 == pytest.approx(mean, rel=1e-12)
 
 
 # -- declarations -------------------------------------------------------------------------

@@ -274,6 +274,15 @@ def test_l2sgd():
     assert_params(state.average, hand.shared)
 
 
+def test_absent_clients_of_l2sgd_count_with_the_models_that_they_have():
+    federation = toy_federation()  # 7, 12 and 6 examples of the seen clients
+    method = methods.load("l2sgd")(task=tiny_task(), local=sgd(lr=0))
+    state = method.init(federation.num_clients, 0)
+    state = state._replace(models=tree.map(torch.rand_like, state.models))
+    mean = tree.mean(tree.take(state.models, slice(3)), torch.tensor([7, 12, 6]).double())
+    assert_close(method.round(state, cohort_of(method.task, federation, [1])).average, mean)
+
+
 def test_a_round_without_local_steps_has_a_training_loss_too():
     federation = toy_federation()
     method = methods.load("l2sgd")(task=tiny_task(), local=sgd(), p=0.5, lam=0.1)

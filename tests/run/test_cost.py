@@ -14,6 +14,7 @@ from fedlib import methods, tree
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.models import char_lstm, linear, mlp
+from fedlib.models.layers.network import Network
 from fedlib.report.metrics.tidy import run_rows
 from fedlib.results import RunResult
 from fedlib.run import evaluate, operations
@@ -78,8 +79,8 @@ def test_plain_training_costs_a_step(name):
         ("fedem", {"num_experts": 3}, 3 * (STEP + FORWARD)),
         # The E-step of one body and three heads; then as STEP.
         ("pfedmm", {"num_experts": 3}, (BODY + 3 * HEAD) + 2 * BODY + 3 * 3 * HEAD),
-        *(  # the choice among all models, if there is one
-            ("ifca", {"num_experts": n, "stop": "never", "cluster_init": "full"}, expected)
+        *(  # the choice among all models, if there is one; the check is an evaluation
+            ("ifca", {"num_experts": n, "stop_every": 1, "cluster_init": "full"}, expected)
             for n, expected in ((1, STEP), (2, STEP + 2 * FORWARD), (3, STEP + 3 * FORWARD))
         ),
         ("pfedme_moreau", {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2}, 2 * STEP + FORWARD),
@@ -166,6 +167,13 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     assert not {"personal_examples", "personal_flops"} & {*run_rows(history, nothing).metric}
 
 
+def test_a_fine_tuning_is_measured_as_it_is():
+    run = small("fedavg_plus")
+    views, (state, _) = [("seen", "fresh", "test")], silently(run)
+    found = evaluate.final(run.method, state, lambda group: run.everyone(group, 2), views=views)
+    assert operations.measure(run, state, found)["flops_per_example_fresh"] == 2 * STEP
+
+
 def test_clients_that_cannot_train_are_passed_over():
     run = small("fedavg", sizes=(0, 5, 7, 12, 6))  # nothing to train on
     assert measured(run) == STEP
@@ -196,6 +204,18 @@ def test_convolutions_cost_the_same_in_each_of_three_passes(channels, groups, st
     macs = 2 * 36 * 8 * 5, 2 * side**2 * channels * (8 // groups) * 9  # of a batch of 2
     x = torch.randn(2, 5, 6, 6)
     assert counted(nn.Sequential(first, second), x) == 2 * (2 * macs[0] + 3 * macs[1])
+
+
+def test_fused_attention_is_counted():
+    class Attention(nn.Module):
+        def forward(self, x):
+            return nn.functional.scaled_dot_product_attention(*[x[:, None]] * 3)[:, 0]
+
+    def build():
+        return Network([nn.Linear(FEATURES, HIDDEN), Attention()], nn.Linear(HIDDEN, CLASSES))
+
+    # Two products of a text of one token, each with two gradients.
+    assert measured(small("fedavg", build)) == STEP + 3 * 2 * HIDDEN
 
 
 def test_recurrent_layers_are_counted():
