@@ -314,6 +314,16 @@ def clone(tree: T) -> T:
     return map(lambda x: x.clone(memory_format=torch.contiguous_format), tree)
 
 
+def clone_named(tree: T, names: Callable[[str], bool]) -> T:
+    """`tree` with copies of the entries that `names` selects; its other tensors are the same."""
+    if isinstance(tree, dict):
+        return {k: clone(x) if names(k) else clone_named(x, names) for k, x in tree.items()}
+    if not isinstance(tree, tuple | list):
+        return tree
+    parts = [clone_named(x, names) for x in tree]
+    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+
+
 def is_broadcast(x: Tensor) -> bool:
     """Whether all rows of `x` share their memory, as those of `broadcast` do."""
     return x.dim() > 0 and x.shape[0] > 1 and x.stride(0) == 0

@@ -60,8 +60,8 @@ def kept() -> Iterator[tuple[str, str]]:
 
 def several() -> list[Path]:
     """The folders of kept results whose packs are drawn together."""
-    folders = {pack.parents[1] for pack in ROOT.glob("docs/results/*/*/*/**/pack")}
-    return sorted(x for x in folders if not (x / "pack").exists() and len([*x.glob("*/pack")]) > 1)
+    folders = sorted(ROOT.glob("docs/results/*/*"))
+    return [x for x in folders if not (x / "pack").exists() and [*x.glob("*/pack")]]
 
 
 def where(pack: Path) -> Path:

@@ -32,7 +32,7 @@ from fedlib.engine.parts import (
 from fedlib.engine.room import halving
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
-from fedlib.engine.waves import Work
+from fedlib.engine.waves import Work, one_for_each
 from fedlib.errors import DataError
 from fedlib.tree import Rows, T, Tree
 
@@ -345,12 +345,6 @@ class Cohort:
         Raises:
           ValueError: if `fn` gives another number of scores than examples.
         """
-
-        def scored(*args):
-            if (found := fn(*args)).shape[:1] != args[-1].index.shape:
-                raise ValueError(f"a score for each example must be [B, ...], got {[*found.shape]}")
-            return found
-
         refuse_others(per_client, self.size)
         on_cpu = self.task.device.type == "cpu"
         size = EVALUATION_BATCH["cpu" if on_cpu or self.task.is_heavy else "cuda"]
@@ -358,7 +352,7 @@ class Cohort:
             size = min(size, CACHED_IMAGES)
 
         work = self._work(f"scoring ({split})", tree.kinds(per_client))
-        batches = partial(self.executor.each, work, scored, per_client, split)
+        batches = partial(self.executor.each, work, one_for_each(fn), per_client, split)
         return batches(size) if self.task.mixes_examples else halving(batches, size)
 
     def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
@@ -399,15 +393,6 @@ class Cohort:
             refuse_single_examples(sizes, clients, local)
         self.journal.examples += sum(batches.examples for batches in drawn)
         work = self._work(f"training ({stream})", kinds)
-        fixed = tuple(map(self._apart, per_client))
+        # A forward pass updates running statistics in place.
+        fixed = tree.clone_named(per_client, self.task.is_statistic)
         return self.executor.fold(work, drawn, local.batch_size, step, carry, fixed)
-
-    def _apart(self, values: Tree) -> Tree:
-        """`values` with copies of running statistics, which a forward pass updates in place."""
-        if isinstance(values, dict):
-            own = self.task.is_statistic
-            return {k: tree.clone(x) if own(k) else self._apart(x) for k, x in values.items()}
-        if not isinstance(values, tuple | list):
-            return values
-        parts = [self._apart(x) for x in values]
-        return type(values)(*parts) if hasattr(values, "_fields") else type(values)(parts)

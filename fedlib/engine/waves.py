@@ -32,6 +32,17 @@ class Work(NamedTuple):
         return self._replace(ids=self.ids[positions], kinds=None)
 
 
+def one_for_each(fn: Callable) -> Callable:
+    """`fn`, which scores a batch; calls raise ValueError unless each example has a score."""
+
+    def scored(*args):
+        if (found := fn(*args)).shape[:1] != args[-1].index.shape:
+            raise ValueError(f"a score for each example must be [B, ...], got {[*found.shape]}")
+        return found
+
+    return scored
+
+
 def scoring_batches(
     work: Work, rows: Tensor, index: Tensor, size: int
 ) -> list[Callable[[], Batch]]:
