@@ -168,7 +168,7 @@ def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
     """
     if odd := [name for name in tensors if not name or "/" in name]:
         raise ConfigError(f"what a method records must have a name without '/', got {odd[0]!r}")
-    return {name: value.cpu().numpy() for name, value in tensors.items()}
+    return {name: torch.as_tensor(value).cpu().numpy() for name, value in tensors.items()}
 
 
 def over_time(clients: np.ndarray, found: list[ClientScores]) -> Scores:

@@ -89,6 +89,7 @@ def test_what_it_records_must_be_of_every_client_or_of_rounds(mine):
         check(OWN.replace("RECORDED", "torch.ones(200)"))
     rounds = OWN.replace("def diagnostics", "def by_round")
     check(rounds.replace("RECORDED", "torch.ones(200, 2)"))
+    check(rounds.replace("RECORDED", "[0.5, 0.25]"))
     with pytest.raises(ConfigError, match=r"by_round: mine must be .rounds. or .rounds, experts."):
         check(rounds.replace("RECORDED", "torch.ones(2, 2, 2)"))
 
