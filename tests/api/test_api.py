@@ -330,6 +330,9 @@ def test_architectures_are_given_as_modules_or_as_what_makes_them(gate):
     assert result.client_model(0)(X[:2]).sum(1).tolist() == pytest.approx([1, 1])
     with pytest.raises(ConfigError, match="PFedMoE predicts with more than one model"):
         _ = result.client_model(0).network
+    both = large[0], large[:1]  # one is for all
+    ran = [quiet(cut(), large[1], "pfedmoe", gate=gate, large=x, **course) for x in both]
+    assert ran[0].accuracy().equals(ran[1].accuracy())
 
 
 # -- federations -------------------------------------------------------------------
@@ -442,6 +445,7 @@ SETTINGS = {
     "no method 'fedawg'; nearest: fedavg": {"method": "fedawg"},
     "fedem has no num_expert; nearest: num_experts": {"num_expert": 3, "method": "fedem"},
     "fedavg has no checkpont; nearest: checkpoint": {"checkpont": "here"},
+    "fedavg has no zzz; there are: callbacks, .* model, precision": {"zzz": 1},
     "num_experts must be .* got 1000000000000": {"num_experts": 10**12, "method": "fedem"},
     "rounds must be at least 0, got -1": {"rounds": -1},
     "seed must be a whole number, got None": {"seed": None},
@@ -544,7 +548,7 @@ METHODS_OF_USERS = {
     r"predict must return log-probabilities of shape \[21, 10\], got \[21\]": returning(
         "predict", lambda log_probs: log_probs[:, 0]
     ),
-    "Wrong: ValueError: .* one has 8 rows for a cohort of 2 clients; give theirs": returning(
+    "Wrong: ValueError: .* one has 8 rows for a cohort of 2 clients; give .* first of": returning(
         "personalise", lambda models: tree.take(models, 0)
     ),
     "Wrong, line .*: AttributeError: .* 'nothing'": returning("round", lambda s: s.nothing),
