@@ -261,6 +261,13 @@ def test_an_executor_that_leaves_a_derivative_out_is_refused():
         tried(Maml, "batched")
 
 
+def test_a_loss_that_reads_a_value_is_refused_where_clients_train_together():
+    loss = lambda w, batch: w["head.bias"].sum() * w["head.bias"].sum().item()  # noqa: E731
+    reads = type("Reads", (FedAvg,), {"round": lambda self, *now: self.averaged(loss, *now)})
+    with pytest.raises(ConfigError, match=r"Reads, line \d+: RuntimeError: vmap: .* \.item"):
+        tried(reads, "batched")
+
+
 def test_a_scan_that_counts_what_only_fills_a_batch_up_is_refused():
     tried(Counting, "batched", normal=False)
     for batch_size in (4, 10, 32):
