@@ -91,5 +91,5 @@ def of_view(found: Mapping[View, Any], view: View) -> Any:
     if view not in found:
         there = ", ".join("/".join(x) for x in found)
         more = "; val needs validation examples" if view[-1] == "val" else ""
-        raise ConfigError(f"no accuracies of {'/'.join(view)}; there are {there}{more}")
+        raise ConfigError(f"no accuracies of {'/'.join(map(str, view))}; there are {there}{more}")
     return found[view]

@@ -26,8 +26,10 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
         for column in (x, y):
             if column not in data.column_names:
                 raise ConfigError(f"no column {column!r}; there are {data.column_names}")
-        return _inputs(data[x][:]), np.asarray(data[y][:])
+        return _inputs(data[x][:], name), np.asarray(data[y][:])
     batches = "DataLoader" in [x.__name__ for x in type(data).__mro__]
+    if batches and getattr(data, "drop_last", False):
+        raise ConfigError(f"{name}: a loader with drop_last loses examples; give drop_last to SGD")
     try:
         # PyTorch's map-style data sets need no end for `for`, but have a length.
         by_number = hasattr(data, "__len__") and not batches
@@ -38,19 +40,19 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
     except (AttributeError, TypeError, ValueError):
         raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}") from None
     if batches:
-        return _inputs(np.concatenate([*map(np.asarray, inputs)])), np.concatenate(labels)
+        return _inputs(np.concatenate([*map(np.asarray, inputs)]), name), np.concatenate(labels)
     inputs = [x if isinstance(x, str) else np.asarray(x) for x in inputs]
-    return _inputs(inputs), np.array([*map(np.asarray, labels)])
+    return _inputs(inputs, name), np.array([*map(np.asarray, labels)])
 
 
-def _inputs(values: Any) -> Any:
+def _inputs(values: Any, name: str) -> Any:
     """Inputs as an array, images [N, H, W, C] as [N, C, H, W]; texts as they are."""
     if len(values) and isinstance(values[0], str):
         return [*values]
     try:
         images = np.asarray(values)
     except ValueError:
-        raise ConfigError("inputs must all have one shape; resize or cut them") from None
+        raise ConfigError(f"{name}: inputs must all have one shape; resize or cut them") from None
     last = images.ndim == 4 and images.shape[-1] <= 4 < images.shape[1]
     # Else feature maps, such as 16 x 4 x 4, or signals, such as 22 x 1000 x 1.
     last = last and images.shape[2] != images.shape[3]

@@ -206,7 +206,8 @@ def _class(
     check_fields(kind)
     name = method if isinstance(method, str) else kind.__name__
     # What `simulate` takes is not among them, but what is misspelt may be near.
-    _check_names(name, hyper_parameters, known | {*inspect.signature(simulate).parameters})
+    taken = {*inspect.signature(simulate).parameters} - {"more"}
+    _check_names(name, hyper_parameters, known | taken)
     needed = [x.name for x in takes if x.init and x.default is x.default_factory is MISSING]
     if missing := [x for x in needed if x not in hyper_parameters]:
         see = f"; see help({kind.__module__!r})" if kind.__module__.startswith("fedlib.") else ""
@@ -349,6 +350,9 @@ def _made(
     of_tasks = {x.name for x in fields(kind) if re.search(r"\bTask\b", str(x.type))} - {"task"}
     there = of_tasks & {name for name, value in own.items() if value is not None}
     further = {name: _tasks(own[name], name, data, settings, given) for name in there}
+    for x in fields(kind):
+        if str(x.type).startswith("tuple") and isinstance(further.get(x.name), Task):
+            further[x.name] = (further[x.name],)  # one where there may be several
     with _in_one_line(f"{kind.__name__}: "):
         made = kind(**{**own, **further})
         contract.check(made)

@@ -122,7 +122,7 @@ def refuse_others(values: Tree, size: int) -> None:
             raise ValueError(
                 f"values of clients must be tensors [C, ...] or Rows; one has {rows} rows for a "
                 f"cohort of {size} clients; give theirs: tree.take(state.x, cohort.ids), part.ids "
-                "in `returns`, or cohort.held(shared)"
+                "in `returns`, cohort.held(shared), or the first of cohort.fit's two values"
             )
 
     tree.map_clients(check, values)

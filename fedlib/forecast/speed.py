@@ -71,6 +71,8 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
                 found = _estimated(request, known, where, raw)
             except (DataError, DivergedError, _UnfitError) as error:
                 unknown.setdefault(str(error), []).append(request.name)
+            except ConfigError as error:
+                raise ConfigError(f"{request.name}: {error}") from None
             else:
                 known["runs"][request.name] = {stage: x._asdict() for stage, x in found.items()}
     finally:

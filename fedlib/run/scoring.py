@@ -175,7 +175,7 @@ def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
             "what a method records must have a name without '/' and ':' that is no cost, as those "
             f"of examples_ and flops_ are, got {odd[0]!r}"
         )
-    return {name: value.cpu().numpy() for name, value in tensors.items()}
+    return {name: torch.as_tensor(value).cpu().numpy() for name, value in tensors.items()}
 
 
 def over_time(clients: np.ndarray, found: list[ClientScores]) -> Scores:

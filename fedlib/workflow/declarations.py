@@ -36,10 +36,9 @@ def trainings_of(paper: Paper) -> list[Training]:
 def check_paper(paper: Paper, name: str, scale: str) -> None:
     """Raise ConfigError if a declaration contradicts itself or names something unknown."""
     where = f"papers.{name}"
-    if (paper.name, paper.scale) != (name, scale):
-        raise ConfigError(
-            f"{where}: declare({scale!r}) returned the paper {paper.name!r} at {paper.scale!r}"
-        )
+    if not isinstance(paper, Paper) or (paper.name, paper.scale) != (name, scale):
+        got = f"{paper.name!r} at {paper.scale!r}" if isinstance(paper, Paper) else shown(paper)
+        raise ConfigError(f"{where}: declare({scale!r}) returned the paper {got}")
     check_types(f"{where}.", paper)
     datasets, kinds = registered("data.sources"), registered("data.partitions")
     for data in paper.data:

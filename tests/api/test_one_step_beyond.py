@@ -188,7 +188,7 @@ def test_kept_results_share_their_threads_and_a_fork_has_its_own():
 
 def test_data_sets_of_unlike_inputs_and_unlike_clients_are_refused_and_fractions_are_whole():
     ragged = [(np.zeros((1, n, 4), "f4"), n % 2) for n in (4, 5, 4, 4, 4)]
-    with pytest.raises(ConfigError, match="inputs must all have one shape"):
+    with pytest.raises(ConfigError, match="data of client 0: inputs must all have one shape"):
         fedlib.Federation.from_datasets([ragged])
     ten = [(np.full(3, n, "f4"), n % 2) for n in range(10)]
     clients = fedlib.Federation.from_datasets([ten, ten], test_fraction=0.9)
@@ -200,6 +200,8 @@ def test_data_sets_of_unlike_inputs_and_unlike_clients_are_refused_and_fractions
         pass
 
     assert len(fedlib.Federation.from_datasets([Own(ten, batch_size=3)] * 2).x) == 20
+    with pytest.raises(ConfigError, match="data of client 0: a loader with drop_last loses"):
+        fedlib.Federation.from_datasets([Own(ten, batch_size=3, drop_last=True)] * 2)
 
 
 def test_a_resumed_run_tells_the_loss_of_the_last_round_with_training(tmp_path):

@@ -90,6 +90,7 @@ def test_what_it_records_must_be_of_every_client_or_of_rounds(mine):
         try_method(mine(quiet.replace("RECORDED", "torch.ones(200)")))
     rounds = quiet.replace("def diagnostics", "def by_round")
     try_method(mine(rounds.replace("RECORDED", "torch.ones(200, 2)")))
+    try_method(mine(rounds.replace("RECORDED", "[0.5, 0.25]")))
     with pytest.raises(ConfigError, match=r"by_round: mine must be .rounds. or .rounds, experts."):
         try_method(mine(rounds.replace("RECORDED", "torch.ones(2, 2, 2)")))
     for name in ("examples_hard", "train_loss"):  # as a cost of preparing clients, and of a round
@@ -258,6 +259,13 @@ def test_an_executor_that_leaves_a_derivative_out_is_refused():
         tried(Maml, executor, normal)
     with pytest.raises(ConfigError, match="Maml has other results with executor batched:160 than"):
         tried(Maml, "batched")
+
+
+def test_a_loss_that_reads_a_value_is_refused_where_clients_train_together():
+    loss = lambda w, batch: w["head.bias"].sum() * w["head.bias"].sum().item()  # noqa: E731
+    reads = type("Reads", (FedAvg,), {"round": lambda self, *now: self.averaged(loss, *now)})
+    with pytest.raises(ConfigError, match=r"Reads, line \d+: RuntimeError: vmap: .* \.item"):
+        tried(reads, "batched")
 
 
 def test_a_scan_that_counts_what_only_fills_a_batch_up_is_refused():

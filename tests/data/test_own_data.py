@@ -116,6 +116,8 @@ def test_a_table_beside_images_has_their_clients(folder):
     table(folder / "clients.csv", ["image", "client"], *rows)
     made = read(folder, clients=True)
     assert made.owner_name[made.owner].tolist() == ["01", "ann", "01"]
+    with pytest.raises(DataError, match="called train and test; clients.csv is read if clients is"):
+        read(folder)
     image(folder / "ant/3.png", 9)
     with pytest.raises(DataError, match="ant/3.png has no line in clients.csv"):
         read(folder, clients=True)
@@ -338,6 +340,7 @@ def test_both_parts_must_be_alike(folder):
     "params, message",
     [
         ({"clients": True}, "no folder of images"),
+        ({"clients": "clients.csv"}, "clients must be True or False, got 'clients.csv'"),
         ({"scaling": "half"}, "no scaling 'half'; choose one of unit, standard, none"),
         ({"num_classes": 0}, r"num_classes must be in .*, got 0"),
         ({"num_classes": 10**9}, r"num_classes must be in .*, got 1000000000"),

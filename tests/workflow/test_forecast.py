@@ -224,5 +224,5 @@ def test_a_run_that_cannot_be_estimated_is_told_once_and_has_no_estimate(
 
 
 def test_a_federation_that_cannot_be_dealt_is_no_plan(asked):
-    with pytest.raises(ConfigError, match="100000 clients"):
+    with pytest.raises(ConfigError, match="toy/digits/fedavg: .* 100000 clients"):
         asked(request(partition={**IID, "num_clients": 100_000}))

@@ -344,10 +344,12 @@ def test_a_wrong_declaration_is_named_with_the_choices(toy, changes, message):
         toy(**changes)
 
 
-def test_a_paper_has_a_name_that_paths_and_rules_can_have():
+def test_a_declaration_returns_a_paper_with_a_name_that_paths_and_rules_can_have():
     for name in ("Shapes2", "my-paper"):
         with pytest.raises(ConfigError, match=f"papers: the name '{name}' must match"):
             declarations.check_paper(replace(toy_paper("demo"), name=name), name, "demo")
+    with pytest.raises(ConfigError, match=r"declare\('demo'\) returned the paper None"):
+        declarations.check_paper(None, "toy", "demo")
 
 
 # --- Configuration --------------------------------------------------------------------------------

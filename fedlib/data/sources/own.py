@@ -72,6 +72,7 @@ def read(
     """
     downloads.check_folder("own", source)
     check_choice("scaling", scaling, SCALINGS)
+    checked("clients", clients, bool)
     folder = Path(raw) / "own" / source
     contents = _contents(folder, clients)
     parts = [TRAIN, TEST] if len(contents) == 2 else None
@@ -143,7 +144,8 @@ def _contents(folder: Path, of_clients: bool) -> list[Content]:
     if len(entries) == 1 and entries[0].is_file():
         return [_own_files.load(entries[0], clients)]
     names = ", ".join(path.name for path in entries[:5]) + (", ..." if len(entries) > 5 else "")
-    raise DataError(f"{folder} has {names}; it must have {IN_PLACE}")
+    hint = f"; {table.name} is read if clients is True" if table in entries else ""
+    raise DataError(f"{folder} has {names}; it must have {IN_PLACE}{hint}")
 
 
 def _inputs(contents: Sequence[Content]) -> np.ndarray:
