@@ -186,6 +186,18 @@ def test_without_such_a_column_the_last_one_is_the_class(folder):
     assert made.y.tolist() == [0, 1, 1, 0] and made.part.tolist() == [TRAIN] * 3 + [TEST]
 
 
+@pytest.mark.parametrize(
+    "near, role", [("Lable", "label"), ("labels", "label"), ("cleint", "client")]
+)
+def test_a_column_that_is_almost_called_so_is_refused(folder, near, role):
+    table(folder / "a.csv", [near, "a", "kind"], [0, 0.5, 0], [1, 5, 1], [0, 5, 1])
+    told = f"a.csv: column {near.casefold()} is almost {role}; call it so, or otherwise"
+    with pytest.raises(DataError, match=told):
+        read(folder)
+    table(folder / "a.csv", [near, role, "b", "kind"], [0, 0, 0.5, 0], [1, 1, 5, 1], [0, 0, 5, 1])
+    assert len(read(folder).x) == 3
+
+
 def test_arrays_may_name_their_clients(folder):
     x = np.arange(8.0).reshape(4, 2)
     arrays(folder / "a.npz", x=x, y=[0, 1, 0, 1], client=np.array(["u", "u", "t", "t"]))

@@ -7,6 +7,7 @@ right format.
 import re
 import warnings
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ LIST = "clients.csv"  # beside folders of images
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}  # of Pillow, and as they are read
 WHOLE = (np.int32, np.int64)  # types of tokens
-TEXTS = ("client", "text")  # columns that are no numbers, besides labels
+LABEL, TEXTS = "label", ("client", "text")  # columns that are no inputs, or no numbers
 ROUNDED = "has an integer beyond 2**24 that float32 would round; scale it"
 
 
@@ -189,10 +190,13 @@ def _table(path: Path) -> Content:
             f"{path}: the first line must name each column, once, got {[*frame][:8]}; write the "
             "file without row numbers (index=False in pandas)"
         )
-    found = {role: frame.pop(role) for role in (*TEXTS, "label") if role in frame}
-    if "label" not in found and len(frame.columns):
-        found["label"] = frame.pop(frame.columns[-1])
-    if "label" not in found or bool(len(frame.columns)) == ("text" in found):
+    for name in frame.columns.difference([*TEXTS, LABEL]):
+        if near := get_close_matches(name, {*TEXTS, LABEL}.difference(frame), cutoff=0.8):
+            raise DataError(f"{path}: column {name} is almost {near[0]}; call it so, or otherwise")
+    found = {role: frame.pop(role) for role in (*TEXTS, LABEL) if role in frame}
+    if LABEL not in found and len(frame.columns):
+        found[LABEL] = frame.pop(frame.columns[-1])
+    if LABEL not in found or bool(len(frame.columns)) == ("text" in found):
         raise DataError(
             f"{path} must have a column text or columns of numbers as inputs; besides client, "
             f"label and text it has {' and '.join(frame) or 'none'}"
@@ -200,7 +204,7 @@ def _table(path: Path) -> Content:
     client = found.get("client")
     if client is not None and client.notna().all():
         client = _named(client.str.strip())
-    return content(path, found.get("text", frame), found["label"], client)
+    return content(path, found.get("text", frame), found[LABEL], client)
 
 
 def _read_csv(path: Path, **how: Any) -> pd.DataFrame:
