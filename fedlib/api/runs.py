@@ -22,7 +22,7 @@ from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Task, set_precision
-from fedlib.errors import ConfigError, DataError, nearest, of_file
+from fedlib.errors import ConfigError, DataError, nearest, of_file, shown
 from fedlib.federation import Federation
 from fedlib.fields import typed
 from fedlib.files import digest
@@ -324,10 +324,12 @@ def _task(
     model: Model, data: Federation, class_weights: Any, settings: Mapping, given: int | None = None
 ) -> Task:
     """The task of a model that predicts the classes of a federation; `given` as of `builder`."""
-    names = range(data.num_classes) if data.class_name is None else data.class_name
+    names = range(data.num_classes) if data.class_name is None else data.class_name.tolist()
     made = builder(model, _some_inputs(data), "model", (*data.y.shape[1:], len(names)), given)
-    if hasattr(class_weights, "get"):  # a series of pandas may be in the order of frequencies
-        class_weights = [class_weights.get(name) for name in names]
+    if hasattr(class_weights, "keys"):  # a series of pandas may be in the order of frequencies
+        if odd := sorted({*names} ^ {*class_weights.keys()}, key=str):
+            raise ConfigError(f"class_weights must be of all classes; {shown(odd)} differ")
+        class_weights = [class_weights[name] for name in names]
     weights = build.class_weights(class_weights, len(names))
     task = Task(made, class_weights=weights, **settings)
     set_precision(task)
