@@ -88,9 +88,9 @@ class L2SGD(Method):
 
     def of_absent(self, state: State, cohort: Cohort) -> Params:
         """The average of the absent clients' models, which "damped" adds to the cohort's."""
-        absent = cohort.of(np.setdiff1d(cohort.seen().host_ids, cohort.host_ids))
-        if not absent.size or cohort.aggregation != "damped":
+        if cohort.aggregation != "damped" or cohort.size == cohort.population:
             return state.average  # which does not count
+        absent = cohort.of(np.setdiff1d(cohort.data.federation.ids("seen"), cohort.host_ids))
         return tree.mean(tree.take(state.models, absent.ids), absent.num_examples)
 
     def local_steps(self, cohort: Cohort) -> int:
