@@ -95,12 +95,12 @@ def digest(name: str, source: str | None = None) -> str:
 
 
 def own_files(name: str, source: str | None, raw: str | Path) -> list[Path]:
-    """A user's files of a source, or their folder if there are none; [] for published data.
+    """A user's files of a source, or their folder if there are none; [] if there is no source.
 
     Raises:
       DataError: for files that cannot be data (`files_below`).
     """
-    if not table(name).local:
+    if not table(name).local or source is None:
         return []
     folder = Path(raw) / files(name, source)["files"].path
     return [folder / file for file in files_below(folder)] or [folder]
