@@ -226,7 +226,7 @@ def test_own_data_without_a_source_are_refused_by_what_is_missing(declare, tmp_p
     changed = {"data": (data,), "runs": (run(federation="mine"),), "tables": {}, "figures": {}}
     declare(toy=lambda scale: replace(toy_paper(scale), **changed))
     Path("data/raw/own").mkdir(parents=True)
-    with pytest.raises(ConfigError, match=r"papers.toy.data\[mine\]: data set own needs .* 'source'"):
+    with pytest.raises(ConfigError, match=r"data\[mine\]: data set own needs .* .source."):
         preflight.check(Plan({}))
 
 
