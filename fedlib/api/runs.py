@@ -349,12 +349,12 @@ def _made(
     kind: type[Method], own: Mapping, data: Federation, settings: Mapping, given: bool
 ) -> Method:
     """The method, checked; modules among its `own` fields become tasks, drawn or as `given`."""
-    of_tasks = {x.name for x in fields(kind) if re.search(r"\bTask\b", str(x.type))} - {"task"}
-    there = of_tasks & {name for name, value in own.items() if value is not None}
-    further = {name: _tasks(own[name], name, data, settings, given) for name in there}
+    further = {}
     for x in fields(kind):
-        if str(x.type).startswith("tuple") and isinstance(further.get(x.name), Task):
-            further[x.name] = (further[x.name],)  # one where there may be several
+        if x.name != "task" and re.search(r"\bTask\b", str(x.type)) and own.get(x.name) is not None:
+            tasks = _tasks(own[x.name], x.name, data, settings, given)
+            one_of_several = str(x.type).startswith("tuple") and isinstance(tasks, Task)
+            further[x.name] = (tasks,) if one_of_several else tasks
     with _in_one_line(f"{kind.__name__}: "):
         made = kind(**{**own, **further})
         contract.check(made)

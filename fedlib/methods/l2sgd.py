@@ -20,8 +20,6 @@ too, though nothing has changed.
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
@@ -30,9 +28,9 @@ from fedlib.methods.base import Method, Range, Uniform
 
 
 class State(NamedTuple):
-    """The last average, every client's model, and the memory of the solvers."""
+    """The server's average, every client's model, and the memory of the solvers."""
 
-    average: Params
+    average: Params  # with "damped" of all clients' models, else of the last cohort's
     models: Params  # x [num_clients, ...], private
     memory: Memory
 
@@ -75,23 +73,26 @@ class L2SGD(Method):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Local steps, then one averaging."""
-        models, memory = tree.take(state.models, cohort.ids), state.memory
+        own, memory = tree.take(state.models, cohort.ids), state.memory
         if steps := self.local_steps(cohort):
             local = replace(self.local, steps=steps)
-            models, memory = cohort.fit(self.task.loss, models, local=local, memory=memory)
+            models, memory = cohort.fit(self.task.loss, own, local=local, memory=memory)
         else:  # every round has a training loss
-            losses = cohort.score(self.task.losses, models)
+            models, losses = own, cohort.score(self.task.losses, own)
             cohort.journal.add(cohort.host_ids, cohort.example_mean(losses))
-        average = cohort.average(models, self.of_absent(state, cohort))
-        models = self.mix(models, cohort.broadcast(average))
-        return State(average, cohort.put(state.models, models), memory)
+        if cohort.aggregation == "damped" and cohort.size < cohort.population:
+            average = self.follow(state.average, own, cohort.collect(models), cohort)
+            mixed = self.mix(models, cohort.broadcast(average))
+            average = self.follow(average, models, mixed, cohort)
+        else:  # the mixing leaves the average of all clients as it is
+            average = cohort.average(models, state.average)
+            mixed = self.mix(models, cohort.broadcast(average))
+        return State(average, cohort.put(state.models, mixed), memory)
 
-    def of_absent(self, state: State, cohort: Cohort) -> Params:
-        """The average of the absent clients' models, which "damped" adds to the cohort's."""
-        if cohort.aggregation != "damped" or cohort.size == cohort.population:
-            return state.average  # which does not count
-        absent = cohort.of(np.setdiff1d(cohort.data.federation.ids("seen"), cohort.host_ids))
-        return tree.mean(tree.take(state.models, absent.ids), absent.num_examples)
+    def follow(self, average: Params, before: Params, after: Params, cohort: Cohort) -> Params:
+        """The average of all clients' models once those of the cohort have changed."""
+        change = cohort.total(tree.sub(after, before)).sum
+        return tree.add(average, tree.map(lambda x: x / cohort.population_examples, change))
 
     def local_steps(self, cohort: Cohort) -> int:
         """Number of local steps before the averaging, the same for all clients."""
@@ -107,5 +108,5 @@ class L2SGD(Method):
         return tree.take(state.models, cohort.ids)
 
     def average(self, state: State, cohort: Cohort) -> Params:
-        """The last average, for clients without a model."""
+        """The server's average, for clients without a model."""
         return cohort.broadcast(state.average)

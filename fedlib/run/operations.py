@@ -128,7 +128,9 @@ def flops_of_preparing(
     counting = CountingSteps()
     run = replace(simulation, executor=counting)
     flops, examples = Counter(), Counter()
-    for group in (group for group in CLIENTS if group in run.method.protocols):
+    for group in CLIENTS:
+        if group not in run.method.protocols:
+            continue
         finalists = run.method.finalists(run.federation, group)
         cohort = run.cohort(_smallest(run, finalists, 1), run.course.rounds)
         if cohort.size:

@@ -275,12 +275,24 @@ def test_l2sgd():
 
 
 def test_absent_clients_of_l2sgd_count_with_the_models_that_they_have():
-    federation = toy_federation()  # 7, 12 and 6 examples of the seen clients
-    method = methods.load("l2sgd")(task=tiny_task(), local=sgd(lr=0))
+    federation, p, lam = toy_federation(), 0.3, 0.12  # 7, 12 and 6 examples of the seen clients
+    weights = torch.tensor([7, 12, 6]).double()
+    method = methods.load("l2sgd")(task=tiny_task(norm=True), local=sgd(), p=p, lam=lam)
     state = method.init(federation.num_clients, 0)
-    state = state._replace(models=tree.map(torch.rand_like, state.models))
-    mean = tree.mean(tree.take(state.models, slice(3)), torch.tensor([7, 12, 6]).double())
-    assert_close(method.round(state, cohort_of(method.task, federation, [1])).average, mean)
+    for number, c in enumerate([1, 0, 1, 2]):
+        cohort = cohort_of(method.task, federation, [c], round=number)
+        models, trained = state.models, tree.take(state.models, [c])
+        if steps := method.local_steps(cohort):
+            local = replace(method.local, steps=steps)
+            trained, _ = cohort.fit(method.task.loss, trained, local=local, memory=state.memory)
+        state = method.round(state, cohort)
+        models = tree.put(models, cohort.ids, trained)
+        average = tree.mean(tree.take(models, slice(3)), weights)
+        own = tree.take(trained, 0)
+        expected = tree.map(lambda x, mean: x + lam / p * (mean - x), own, average)
+        assert_close(tree.take(state.models, c), expected)
+        models = tree.put(models, cohort.ids, tree.take(state.models, [c]))
+        assert_close(state.average, tree.mean(tree.take(models, slice(3)), weights))
 
 
 def test_a_round_without_local_steps_has_a_training_loss_too():

@@ -140,13 +140,16 @@ def test_names_of_points_side_by_side_do_not_lie_on_each_other(monkeypatch):
     assert pictures.faults(drawn[0], fitted=False) == []
 
 
-def test_a_name_that_would_leave_the_axes_stands_left_of_its_point(monkeypatch):
-    off = CELL | OURS | {"difference": -0.1, "published": 0.99, "reproduced": 0.7}
+@pytest.mark.parametrize(("title", "side"), [(16 * "x", "right"), (40 * "x", "center")])
+def test_a_name_that_would_leave_the_axes_or_lie_on_the_diagonal_stands_elsewhere(
+    monkeypatch, title, side
+):
+    off = {"title": title, "difference": -0.03, "published": 0.995, "reproduced": 0.965}
     drawn = []
     monkeypatch.setattr(page.saving, "save", lambda figure, *files: drawn.append(figure))
-    page.draw(pd.DataFrame([off]))
+    page.draw(pd.DataFrame([CELL | OURS | off]))
     [name] = drawn[0].axes[0].texts
-    assert name.get_horizontalalignment() == "right"
+    assert name.get_horizontalalignment() == side
 
 
 def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_path, monkeypatch):

@@ -139,8 +139,8 @@ def _draw_points(axes: Axes, run: pd.DataFrame, ends: list[float]) -> None:
 def _name(axes: Axes, run: pd.DataFrame, middle: float) -> None:
     """Name points that are off: to their left above the line and right of `middle`, else right.
 
-    A name that would leave the axes, or lie on a point or another name, stands a little higher or
-    lower, or on the other side.
+    A name that would leave the axes, or lie on a point, another name or the diagonal, stands a
+    little higher or lower, on the other side, or under the point.
 
     Points of a method, or of several by one measure, that are less than one percentage point apart
     have one name.
@@ -160,13 +160,16 @@ def _name(axes: Axes, run: pd.DataFrame, middle: float) -> None:
         by.extend({measured} - {*by})
     axes.figure.draw_without_rendering()  # else the places of points are not known
     places = axes.transData.transform(100 * run[["published", "reproduced"]])
-    taken = [Bbox([place, place]).padded(0.035 * axes.figure.dpi) for place in places]
+    diagonal = axes.transAxes.transform([(x / 200, x / 200) for x in range(201)])
+    taken = [Bbox([place, place]) for place in diagonal]
+    taken += [Bbox([place, place]).padded(0.035 * axes.figure.dpi) for place in places]
     for (x, y), (titles, by) in names.items():
         text, first = f"{' and '.join(titles)}, {' and '.join(by)}", -1 if y > x > middle else 1
         look = {"va": "center", "fontsize": "x-small", "in_layout": False}
         name = axes.annotate(text, (x, y), (0, 0), textcoords="offset points", **look)
-        for side, lift in [(x, up) for x in (first, -first) for up in (0, 4, -4, 8, -8)]:
-            name.set(position=(5 * side, lift), ha="right" if side < 0 else "left")
+        beside = [(x, up) for x in (first, -first) for up in (0, 4, -4, 8, -8)]
+        for side, lift in [*beside, (0, -9)]:
+            name.set(position=(5 * side, lift), ha=("center", "left", "right")[side])
             box = name.get_window_extent()
             if axes.bbox.x0 < box.x0 and box.x1 < axes.bbox.x1 and not box.count_overlaps(taken):
                 break
