@@ -20,6 +20,7 @@ def main() -> None:
     Raises:
       ConfigError: for a command that needs a checkout, from a package that pip installed.
     """
+    arguments.HERE = Path.cwd()
     os.chdir(ROOT)
     first, *others = sys.argv[1:] or ["--help"]
     if first == "make":

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedlib.environment import ROOT
 from fedlib.errors import ConfigError
 from fedlib.workflow import config, freshness
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
+
+HERE = ROOT  # the folder in which the command was given
 
 
 class Command(NamedTuple):
@@ -32,13 +35,18 @@ def _given(*names: str, **options: Any) -> tuple:
     return names, options
 
 
+def _path(text: str) -> Path:
+    """A path as the folder of the command has it: commands work in the root of the checkout."""
+    return Path(text) if HERE == ROOT else HERE / text
+
+
 _STAGE = _given("stage", metavar="STAGE", help=f"one of {', '.join(STAGES)}")
 _JOB = _given("name", nargs="?", default="", metavar="NAME", help="pfedmm/digits/fedem/seed1234")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _PAPER = _given("paper", help="its name")
-_OUT = _given("--out", type=Path, help="another folder to write to than the usual one")
+_OUT = _given("--out", type=_path, help="another folder to write to than the usual one")
 _REPLACE = _given("--replace", action="store_true", help="also where kept runs are lost")
-_SOURCE = _given("source", type=Path, help="docs/results/PAPER/SCALE: packs in it")
+_SOURCE = _given("source", type=_path, help="docs/results/PAPER/SCALE: packs in it")
 COMMANDS = {
     "run": Command("make every table and figure; further options go to Snakemake"),
     "plan": Command("print what would run, why, and for how long"),
@@ -58,7 +66,7 @@ COMMANDS = {
     "figures-from": Command("draw kept results again, without any run", (_SOURCE, _OUT), ("FROM",)),
 }
 _CONFIGURATION = (
-    _given("--configfile", "--configfiles", nargs="+", default=[], help="YAML or JSON"),
+    _given("--configfile", "--configfiles", nargs="+", type=_path, default=[], help="YAML or JSON"),
     _given(
         *("--config", "-C"),
         nargs="+",
@@ -102,10 +110,10 @@ def plan(args: argparse.Namespace) -> Plan:
     return freshness.make_plan(config.read([*own, *args.configfile], args.config))
 
 
-def configuration(files: Sequence[str], words: Sequence[str]) -> list[str]:
+def configuration(files: Sequence[str | Path], words: Sequence[str]) -> list[str]:
     """The options for these files and values of a configuration."""
     given = (("--configfile", files), ("--config", words))
-    return [word for option, values in given if values for word in (option, *values)]
+    return [word for option, values in given if values for word in (option, *map(str, values))]
 
 
 def _parser() -> Parser:

@@ -19,7 +19,8 @@ from scipy import special, stats
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 from fedlib import streams
-from fedlib.report import contrasts, statistics
+from fedlib.errors import DataError
+from fedlib.report import contrasts, exhibits, statistics
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics.runs import TUNING
 
@@ -80,13 +81,20 @@ def expected_best(accuracy: Iterable[float]) -> np.ndarray:
 
 
 def trials(given: Inputs, rows: Sequence[Mapping]) -> dict[str, np.ndarray]:
-    """Mean over federations of `expected_best` by title: all trials of all tunings together."""
+    """Mean over federations of `expected_best` by title: all trials of all tunings together.
+
+    Raises:
+      DataError: for a tuning with a rung: the few trials that pass it are no sample.
+    """
     metrics, found = given.metrics, {}
-    metrics = metrics[(metrics["at"] == TUNING) & (metrics["index"] != "")]
+    metrics = exhibits.pick(metrics[metrics["index"] != ""], at=TUNING, metric="trial")
     for row in rows:
         if row.get("again"):
-            mine = metrics[metrics["label"].isin(row["labels"])].groupby("federation")["value"]
-            each = [expected_best(mine.get_group(x.name)) for x in given.exhibit.federations]
+            mine = metrics[metrics["label"].isin(row["labels"])].groupby("federation")
+            if (mine["round"].nunique() > 1).any():
+                raise DataError(f"{row['title']} is tuned with a rung, which few trials pass")
+            values = mine["value"]
+            each = [expected_best(values.get_group(x.name)) for x in given.exhibit.federations]
             shortest = min(map(len, each))
             found[row["title"]] = np.mean([one[:shortest] for one in each], axis=0)
     return found

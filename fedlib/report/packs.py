@@ -226,6 +226,8 @@ def _both(one: Packed, other: Packed) -> Packed:
 def _params(mine: dict, theirs: dict) -> dict:
     """The parameters of an exhibit of two packs, each of which has those of its own runs."""
     both = {k: theirs[k] | x for k, x in mine.items() if isinstance(x, dict) and theirs.get(k)}
+    if isinstance(mine.get("of"), list):  # titles, to which each pack adds its user's methods
+        both["of"] = [*dict.fromkeys([*mine["of"], *theirs["of"]])]
     if rows := [*(mine.get("rows") or ()), *(theirs.get("rows") or ())]:
         named: dict[object, dict] = {}  # rows of a method have its labels in each pack
         for row in rows:

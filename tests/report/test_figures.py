@@ -1,5 +1,7 @@
 """Figures: what is on their axes, that a method looks the same everywhere, and stable bytes."""
 
+from types import SimpleNamespace
+
 import made_up
 import numpy as np
 import pandas as pd
@@ -9,12 +11,14 @@ from pictures import faults
 
 from fedlib import papers
 from fedlib.errors import ConfigError
-from fedlib.report import exhibits
+from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import (
     FigureInputs,
     accuracy_over_rounds,
     canvas,
+    cost_to_target,
     curves,
+    protocol_sweep,
     regret,
     saving,
     style,
@@ -91,6 +95,25 @@ def test_costs_say_how_many_seeds_reach_the_target_if_some_miss_it(collected):
     drawn = made_up.draw("cost_to_target", exhibit, fewer, clients, targets=targets)
     told = [[x.get_text().partition("(")[2] for x in axes.texts] for axes in drawn.axes]
     assert told == [["", "", "1 of 2 seeds)", ""]] * 4
+
+
+def test_no_end_of_a_whisker_of_costs_leaves_its_panel():
+    axes, spent = Figure().subplots(), pd.Series([1e3] * 19 + [1e6])
+    run = SimpleNamespace(label="a", title="A")
+    cost_to_target._draw_dots(axes, [spent], [run], {"a": style.OTHERS}, 20)
+    assert axes.get_xlim()[0] <= 1e3 and axes.get_xlim()[1] > 1e6
+
+
+def test_a_sweep_draws_all_methods_that_ran(collected):
+    fields = {"parameter": "partition.alpha", "of": "federation", "methods": ["fedem"]}
+    [legend] = made_up.draw("sweep", *collected, **fields).legends
+    assert [x.get_text() for x in legend.get_texts()] == ["FedEM", "Local", "FedAvg", "pFedMM"]
+
+
+def test_published_numbers_of_each_variant_have_a_mark_of_their_own():
+    kinds = comparisons.Variants(["a", "b", "c"], {})
+    *_, one, two, three = protocol_sweep._handles([], kinds, "federation", crossed=True)
+    assert [x.get_marker() for x in (one, two, three)] == [*protocol_sweep.CROSSES[:3]]
 
 
 def test_a_method_has_one_line_in_the_panels_of_all_that_it_is_compared_with(collected):

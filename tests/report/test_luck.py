@@ -1,12 +1,14 @@
 """The statistics of tuning's luck: against planted variances, all subsets, and known orders."""
 
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from fedlib import papers
+from fedlib.errors import DataError
 from fedlib.report import luck
 from fedlib.report.tables import survival
 
@@ -70,6 +72,14 @@ def test_the_expected_best_of_k_trials_is_the_mean_over_all_sets_of_k():
     known = np.nan_to_num(trials)
     by_hand = [np.mean([max(x) for x in combinations(known, k)]) for k in range(1, 7)]
     np.testing.assert_allclose(luck.expected_best(trials), by_hand, rtol=1e-12)
+
+
+def test_the_best_of_a_few_trials_is_unknown_if_most_ended_early():
+    about = {"at": "tuning", "metric": "trial", "label": "a", "federation": "f", "value": 0.5}
+    metrics = pd.DataFrame({**about, "index": ["0", "1", "0"], "round": [10, 10, 40]})
+    given = SimpleNamespace(metrics=metrics)
+    with pytest.raises(DataError, match="A is tuned with a rung"):
+        luck.trials(given, [{"title": "A", "labels": ["a"], "again": True}])
 
 
 def test_ranks_are_sure_without_luck_and_spread_with_it():

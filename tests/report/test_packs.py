@@ -140,12 +140,10 @@ def test_packs_whose_runs_share_no_seed_are_not_drawn_together(made, tmp_path):
 def test_packs_drawn_together_have_the_rows_and_rounds_of_all():
     rows = {name: {"title": name.title(), "labels": [name]} for name in ("a", "b", "c")}
     mine = {"averaged": {"one": 2}, "rows": [rows["a"], rows["b"]], "steps": None}
-    theirs = {
-        "averaged": {"two": 3},
-        "rows": [rows["a"] | {"labels": ["d"]}, rows["c"]],
-        "steps": 7,
-    }
-    both = packs._params(mine, theirs)
+    theirs = {"averaged": {"two": 3}, "steps": 7, "of": ["A", "C"]}
+    theirs["rows"] = [rows["a"] | {"labels": ["d"]}, rows["c"]]
+    both = packs._params(mine | {"of": ["A"]}, theirs)
+    assert both["of"] == ["A", "C"]
     assert both["averaged"] == {"one": 2, "two": 3} and both["steps"] is None
     assert [row["title"] for row in both["rows"]] == ["A", "B", "C"]
     assert both["rows"][0]["labels"] == ["a", "d"]

@@ -337,6 +337,11 @@ def test_a_cell_is_sorted_by_the_number_that_it_begins_with(text, number):
     assert as_html.sort_value(text) == number
 
 
+def test_a_cell_without_a_number_has_none_to_be_sorted_by():
+    parts = as_html._template().environment.get_template("parts.html.j2").module
+    assert ["data-value" in parts.number(text) for text in ("", "1.21 h")] == [False, True]
+
+
 # --- The end of a run, the script, and Snakemake's own report ------------------------------------
 
 

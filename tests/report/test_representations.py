@@ -8,6 +8,7 @@ import pytest
 from matplotlib.collections import PathCollection
 
 from fedlib.report import embeddings
+from fedlib.report.figures import representations
 from fedlib.report.metrics.runs import named
 from fedlib.report.metrics.tidy import CLIENT_COLUMNS, client_rows, run_rows
 from fedlib.results import RunResult
@@ -18,19 +19,19 @@ def history(diagnostics) -> RunResult:
     return replace(found, diagnostics=diagnostics)
 
 
-def draw(kinds):
+def draw(kinds, **of):
     exhibit = made_up.exhibit(["fedavg"], ["emnist"], seeds=[1])
-    frames = made_up.collect(exhibit, lambda run, seed: (history(recorded()),))
+    frames = made_up.collect(exhibit, lambda run, seed: (history(recorded(**of)),))
     return made_up.draw("representations", exhibit, *frames, None, kinds=kinds)
 
 
-def recorded(clients=2, examples=6, features=24) -> dict:
-    """Three kinds of vectors; client 1 has but four examples."""
+def recorded(clients=2, examples=6, features=24, other=1) -> dict:
+    """Three kinds of vectors, of the classes 0 and `other`; client 1 has but four examples."""
     rng = np.random.default_rng(0)
     labels = np.tile(np.arange(examples) % 2, (clients, 1)).astype(float)
     vectors = rng.normal(0, 0.1, (clients, examples, 3, features)) + labels[..., None, None]
     vectors[1, 4:], labels[1, 4:] = np.nan, np.nan
-    return {"representations": vectors, "representation_labels": labels}
+    return {"representations": vectors, "representation_labels": other * labels}
 
 
 def test_components_and_labels_come_back_from_the_metrics_whose_export_names_them():
@@ -67,3 +68,13 @@ def test_every_kind_of_vector_has_a_panel_with_all_examples():
         dots = [c for c in axes.collections if isinstance(c, PathCollection)]
         assert sum(len(c.get_offsets()) for c in dots) == 6 + 4
         assert len(dots) == 4  # two clients with two classes each
+
+
+def test_classes_have_colours_of_their_own_whatever_their_numbers(monkeypatch):
+    monkeypatch.setattr(representations, "embedded", lambda x: np.zeros((*x.shape[:2], 2)))
+    figure = draw(["r_G", "r_F", "r"], other=10)
+    dots = figure.axes[0].collections
+    assert len({tuple(one.get_facecolor()[0]) for one in dots}) == 2
+    [legend] = figure.legends
+    assert [x.get_text() for x in legend.get_texts()][:2] == ["class 0", "class 10"]
+    assert representations._handles([*range(11)], [])[0].get_label() == "class 0, 10"

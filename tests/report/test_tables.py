@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.report import choices, printed
+from fedlib.report.metrics import runs
 from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.report.metrics.runs import COLUMNS
 from fedlib.report.tables import render, tuning
@@ -209,3 +211,14 @@ def test_a_run_with_a_tuning_for_each_seed_has_a_row_for_each():
     found = list(tuning._of_run(None, pd.DataFrame(rows, columns=columns)))
     assert [row["trial"] for row in found] == [0, 1] and [row["trials"] for row in found] == [2, 2]
     assert [row["default"] for row in found] == [1.5, 0.5]
+
+
+def test_a_tuned_word_is_told_and_only_none_is_a_default(tmp_path):
+    spec = {"seed": 1, "rounds": 2}
+    values = {"local.lr": 0.1, "params.gate": "mlp", "params.scale": None}
+    tuned = {"spec": spec, "trials": [{"accuracy": {"2": 0.5}}], "chosen": 0, "values": values}
+    seals.write_json(tmp_path / "trials.json", tuned | {"at_edge": []})
+    names = dict.fromkeys(("federation", "dataset", "partition", "label", "method"), "a")
+    rows = runs.of_tuning("pfedmm", names, seals.spec_digest(spec), tmp_path / "trials.json")
+    [found] = tuning._of_run(None, rows)
+    assert found["values"] == "lr = 0.1, gate = mlp, scale = default" and found["trials"] == 1

@@ -48,6 +48,12 @@ def test_words_that_are_no_command_are_refused_in_a_line(words, message):
     assert "\n" not in str(raised.value)
 
 
+def test_paths_are_those_of_the_folder_where_a_command_is_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(arguments, "HERE", tmp_path)
+    args = arguments.read(["figures-from", "a", "--out", "/b", "--configfile", "c"])
+    assert [args.source, args.out, *args.configfile] == [tmp_path / "a", Path("/b"), tmp_path / "c"]
+
+
 def test_a_run_cuts_the_shards_and_then_makes_everything(tmp_path, monkeypatch):
     # A folder of results in which settings have been chosen would be another case.
     monkeypatch.setattr(run, "Path", tmp_path.joinpath)

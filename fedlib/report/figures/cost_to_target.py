@@ -100,6 +100,9 @@ def _draw_dots(
     shown = [mean for mean in means if mean > 0]  # not NaN
     left, right = (min(shown) / ROOM, max(shown) * ROOM) if shown else (1e6, 1e9)
     right *= (right / left) ** 0.1
+    # A whisker that leaves the panel would take its number with it.
+    right = max([right, *(x.max() * ROOM for x in spent if x.max() > right)])
+    left = min([left, *(x.min() for x in spent if x.min() > 0)])
     axes.set(xscale="log", xlim=(left, right), ylim=(len(spent) - 0.4, -0.6))
     for place, (values, mean, run) in enumerate(zip(spent, means, runs, strict=True)):
         end = values.max() if mean > 0 else left

@@ -17,7 +17,8 @@ from fedlib.report.metrics.seeds import over_seeds
 from fedlib.spec import ExhibitSpec
 from fedlib.spec.figures import ProtocolSweep
 
-PUBLISHED = {"linestyle": "None", "marker": "x", "markersize": 5, "markeredgewidth": 1.2}
+PUBLISHED = {"linestyle": "None", "markersize": 5, "markeredgewidth": 1.2}
+CROSSES = ("x", "+", "1", "2", "3")  # of variants, which have as many dashes
 
 
 def draw(given: Inputs) -> Figure:
@@ -112,7 +113,7 @@ def _mark_published(
     ).dropna(subset="value")
     for number, part in found.groupby("dashes"):
         color = style.protocol_look(protocol.key).color
-        cross = PUBLISHED | {"marker": "x" if number == 0 else "+", "markeredgecolor": color}
+        cross = PUBLISHED | {"marker": CROSSES[number % len(CROSSES)], "markeredgecolor": color}
         named = {"color": color, "label": f"{protocol.title}, published"}
         axes.plot(part["x"], part["value"], **cross, **named, zorder=4)
     return len(found) > 0
@@ -131,7 +132,7 @@ def _handles(
     told_apart = panels == "federation" and len(kinds.titles) > 1
     handles = style.protocol_handles(shown, kinds.titles if told_apart else ())
     if crossed:
-        marks = ("x", "+") if told_apart else ("x",)
+        marks = CROSSES if told_apart else CROSSES[:1]
         for mark, title in zip(marks, kinds.titles, strict=False):
             label = f"published, {title}" if told_apart else "published"
             cross = PUBLISHED | {"marker": mark, "markeredgecolor": style.GREY}

@@ -23,7 +23,7 @@ from fedlib.spec import Run
 PERPLEXITY = 30.0  # the software's default; at most a third of the points
 SEED = 0  # of the embedding
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
-MOST = len(style.PALETTE)  # most clients or classes that a reader can distinguish
+MOST = len(style.PALETTE)  # clients or classes that a reader can distinguish; more share looks
 
 
 def draw(given: Inputs) -> Figure:
@@ -40,16 +40,15 @@ def draw(given: Inputs) -> Figure:
         f"{run}\n{kind}" if several else kind for run in canvas.by_run(exhibit) for kind in kinds
     ]
     figure, grid = canvas.panels(titles, columns=len(kinds))
-    seen: dict[str, set[int]] = {"class": set(), "client": set()}
-    for row, run in enumerate(exhibit.runs):
-        points = _points(shown, run, len(kinds))
-        _draw_row(grid[row * len(kinds) : (row + 1) * len(kinds)], points)
-        seen["class"] |= set(points.label.tolist())
-        seen["client"] |= set(points.client.tolist())
+    every = [_points(shown, run, len(kinds)) for run in exhibit.runs]
+    both = zip(*((points.label, points.client) for points in every), strict=True)
+    seen = [np.unique(np.concatenate(numbers)).tolist() for numbers in both]
+    for row, points in enumerate(every):
+        _draw_row(grid[row * len(kinds) : (row + 1) * len(kinds)], points, *seen)
     return canvas.finish(
         figure,
         exhibit,
-        _handles(seen),
+        _handles(*seen),
         canvas.first_seed_note(exhibit),
         f"t-SNE of the {embeddings.COMPONENTS} leading principal components of all vectors of "
         "a run together, test examples of some clients after the last round. A panel shows the "
@@ -68,13 +67,16 @@ def _points(shown: pd.DataFrame, run: Run, kinds: int) -> embeddings.Points:
     return points
 
 
-def _draw_row(panels: Sequence[Axes], points: embeddings.Points) -> None:
-    """Draw one run, a panel per kind."""
+def _draw_row(
+    panels: Sequence[Axes], points: embeddings.Points, classes: list[int], clients: list[int]
+) -> None:
+    """Draw one run, a panel per kind; `classes` and `clients` are all that the figure shows."""
     places = embedded(points.vectors)
     for number, axes in enumerate(panels):
         for client, label in sorted(set(zip(points.client, points.label, strict=True))):
             own = (points.client == client) & (points.label == label)
-            look = {"c": style.PALETTE[label % MOST], "marker": MARKERS[client % MOST]}
+            color, marker = classes.index(label) % MOST, clients.index(client) % MOST
+            look = {"c": style.PALETTE[color], "marker": MARKERS[marker]}
             axes.scatter(*places[own, number].T, s=22, edgecolors="white", linewidths=0.3, **look)
         axes.set(xticks=[], yticks=[])
 
@@ -89,14 +91,13 @@ def embedded(vectors: np.ndarray) -> np.ndarray:
     return tsne.fit_transform(flat.astype(np.float32)).reshape(*vectors.shape[:2], 2)
 
 
-def _handles(seen: dict[str, set[int]]) -> list[Line2D]:
-    """Legend entries: classes by colour, then clients by marker."""
+def _handles(classes: list[int], clients: list[int]) -> list[Line2D]:
+    """Legend entries: classes by colour, then clients by marker; those that share one together."""
     dot = {"linestyle": "None", "markersize": 5}
-    classes = [
-        Line2D([], [], marker="o", color=style.PALETTE[label % MOST], label=f"class {label}", **dot)
-        for label in sorted(seen["class"])[:MOST]
-    ]
-    return classes + [
-        Line2D([], [], marker=MARKERS[c % MOST], c=style.GREY, mfc="w", label=f"client {c}", **dot)
-        for c in sorted(seen["client"])[:MOST]
+    looks = [{"marker": "o", "color": color} for color in style.PALETTE]
+    others = [{"marker": marker, "c": style.GREY, "mfc": "w"} for marker in MARKERS]
+    return [
+        Line2D([], [], label=f"{what} {', '.join(map(str, numbers[place::MOST]))}", **look, **dot)
+        for what, numbers, every in (("class", classes, looks), ("client", clients, others))
+        for place, look in enumerate(every[: len(numbers)])
     ]

@@ -29,6 +29,7 @@ def draw(given: Inputs) -> Figure:
     places = exhibits.placed(exhibit, kind.parameter, kind.of)
     exhibits.check_apart(exhibit, places, "panel", "method")
     points = _points(given, places)
+    methods = [*dict.fromkeys([*kind.methods, *points["method"]])]  # all that run
     settings = points["setting"].drop_duplicates().tolist()
     even = is_even(settings)
     points["x"] = positions(points["setting"], settings, even)
@@ -37,13 +38,13 @@ def draw(given: Inputs) -> Figure:
     ylabel = f"Test accuracy, {curves.METRICS[kind.metric]} (%)"
     figure, grid = canvas.panels(titles, xlabel, ylabel)
     for axes, title in zip(grid, titles, strict=True):
-        for method in kind.methods:
+        for method in methods:
             mine = exhibits.pick(points, panel=title, method=method)
             _draw_points(axes, mine, style.method_look(method))
         lay_out(axes, settings, even)
         axes.margins(x=0.08, y=0.12)
         canvas.percent_axis(axes)
-    handles = _handles(points, kind.methods, exhibit.runs)
+    handles = _handles(points, methods, exhibit.runs)
     meaning = canvas.spread_text(exhibit, "bar"), notes.parameter(kind.parameter, kind.symbol)
     said = "After the last round.", *meaning, EVEN if even else ""
     return canvas.finish(figure, exhibit, handles, *said)

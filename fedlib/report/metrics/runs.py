@@ -79,16 +79,16 @@ def of_tuning(paper: str, run: dict, digest: str, file: Path) -> pd.DataFrame:
 
     The metric "trial" with an index is the validation accuracy of the trial of this number, NaN if
     it diverged, and without one the number of the chosen trial. "chosen" is the value that it has
-    `of` "local.lr" and so on (NaN if not a number), and "at_edge" the number of values at an edge
-    of their ranges.
+    `of` "local.lr" and so on, and "at_edge" the number of values at an edge of their ranges. A
+    value that is a word is the index of a NaN; None, for the method's own default, is a NaN.
     """
     found = seals.read_json(file, has=("spec", "trials", "chosen", "values", "at_edge"))
     seals.check_spec(file, seals.spec_digest(found["spec"]), digest)
-    values = {("trial", ""): found["chosen"], ("at_edge", ""): len(found["at_edge"])}
-    values |= {
-        (CHOSEN, name): x if isinstance(x, Real) else np.nan for name, x in found["values"].items()
-    }
-    rows = [(found["spec"]["rounds"], *what, "", value) for what, value in values.items()]
+    values = {("trial", "", ""): found["chosen"], ("at_edge", "", ""): len(found["at_edge"])}
+    for name, x in found["values"].items():
+        number, word = (x, "") if isinstance(x, Real) else (np.nan, "" if x is None else str(x))
+        values[CHOSEN, name, word] = number
+    rows = [(found["spec"]["rounds"], *what, value) for what, value in values.items()]
     for number, trial in enumerate(found["trials"]):
         rows += [
             (int(rounds), "trial", "", str(number), np.nan if accuracy is None else accuracy)

@@ -163,6 +163,8 @@ def with_spread(found: dict, spread: str, text: Callable[[float], str]) -> str:
     """
     if np.isnan(found["mean"]):
         return ABSENT
+    if np.isnan(found["low"]):  # of all seeds together, such as a ratio of spreads
+        return text(found["mean"])
     if found["seeds"] >= INTERVAL_SEEDS:
         return f"{text(found['mean'])} ± {text(found[spread])}"
     if found["seeds"] > 1:

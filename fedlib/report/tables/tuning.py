@@ -39,7 +39,8 @@ def _of_run(run: Run, rows: pd.DataFrame) -> Iterator[dict]:
     if rows.empty:
         raise DataError(f"{exhibits.name(run)} is not tuned, or the metrics stage must run again")
     for _, mine in rows.groupby("seed"):  # a run may have a tuning for each seed
-        of_trial = mine["index"] != ""
+        is_chosen = mine["metric"] == CHOSEN
+        of_trial, chosen = ~is_chosen & (mine["index"] != ""), mine[is_chosen]
         trials, value = mine[of_trial], mine[~of_trial].set_index(["metric", "of"])["value"]
         ended = trials[trials["round"] == trials["round"].max()].set_index("index")["value"]
         number = int(value["trial", ""])
@@ -50,13 +51,14 @@ def _of_run(run: Run, rows: pd.DataFrame) -> Iterator[dict]:
             "trials": trials["index"].nunique(),
             "diverged": trials[trials["value"].isna()]["index"].nunique(),
             "at_edge": int(value["at_edge", ""]),
-            "values": ", ".join(_told(of, x) for (name, of), x in value.items() if name == CHOSEN),
+            "values": ", ".join(map(_told, chosen["of"], chosen["index"], chosen["value"])),
         }
 
 
-def _told(name: str, value: float) -> str:
-    """A chosen value as text: "lr = 0.1"."""
-    return f"{name.partition('.')[2]} = {'default' if pd.isna(value) else f'{value:.4g}'}"
+def _told(name: str, word: str, value: float) -> str:
+    """A chosen value, a word or a number, as text: "lr = 0.1"."""
+    text = word or ("default" if pd.isna(value) else f"{value:.4g}")
+    return f"{name.partition('.')[2]} = {text}"
 
 
 def _columns(mine: pd.DataFrame) -> Columns:

@@ -15,6 +15,7 @@ from fedlib.report.figures import canvas, saving, style
 from fedlib.report.looks import paper_color
 from fedlib.report.pages import filling
 from fedlib.report.pages.contents import NEAR
+from fedlib.report.tables.of_server import ALL
 from fedlib.report.tables.render import ABSENT, markdown, percent, points
 from fedlib.report.wall.pairs import exchanged
 
@@ -31,6 +32,7 @@ def text(cells: pd.DataFrame, estimated_on: str) -> str:
       estimated_on: the machine of estimated core-hours.
     """
     run = cells[cells["seeds"] > 0]
+    own = run[run["federation"] != ALL]  # an average of columns is of their trainings
     off, other = run[run["difference"].abs() > NEAR], exchanged(cells)
     return filling.markdown(
         "wall.md.j2",
@@ -41,7 +43,7 @@ def text(cells: pd.DataFrame, estimated_on: str) -> str:
         near=len(run) - len(off),
         exchanged=other,
         near_exchanged=len(run) - len(off) + _more(other),
-        trainings=int(run.groupby(["paper", "federation", "run"])["seeds"].max().sum()),
+        trainings=int(own.groupby(["paper", "federation", "run"])["seeds"].max().sum()),
         split=int(run["is_split"].sum()),
         off=off,
         estimated_on=markdown(estimated_on),
