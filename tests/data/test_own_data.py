@@ -164,6 +164,19 @@ def test_images_may_have_a_test_part_and_colours(folder):
     np.testing.assert_allclose(made.std, [0.5, 1, 1], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("parts", [("Train", "TEST"), ("training", "testing"), ("Test", "val")])
+def test_parts_under_other_names_are_no_classes(folder, parts):
+    for part in parts:
+        for label in ("ant", "bee"):
+            image(folder / f"{part}/{label}/1.png", 5)
+    if "Train" in parts:
+        made = read(folder)
+        assert [*made.class_name] == ["ant", "bee"] and [*made.part] == [TRAIN, TRAIN, TEST, TEST]
+    else:
+        with pytest.raises(DataError, match="or two of these called train and test"):
+            read(folder)
+
+
 def test_a_column_called_label_is_the_class_and_client_is_who_owns_it(folder):
     names, rows = ["Label", "height", "client", "age"], []
     for n, who in enumerate(["zoe", "amy", "zoe", "amy"]):

@@ -35,6 +35,7 @@ NUM_CLASSES = None  # files decide
 HAS = ("classes", "images", "own_test", "owner", "part", "ten_classes")  # at most; files decide
 SCALINGS = ("unit", "standard", "none")
 PARTS = {"train": TRAIN, "test": TEST}
+OF_OTHERS = "dev eval testing training val valid validation".split()  # what others call parts
 TOKENISER = "tokenizer.json"
 IN_PLACE = "a folder of images for each class, a .csv or .npz file, or two of these "
 IN_PLACE += "called train and test"
@@ -136,10 +137,12 @@ def _contents(folder: Path, of_clients: bool) -> list[Content]:
     clients = _own_files.listed(table) if of_clients and table.exists() else of_clients
     others = (TOKENISER, *[table.name] * of_clients)
     entries = [path for path in entries if path.name not in others]
-    of_parts = {path.stem: path for path in entries if path.stem in PARTS}
-    if len(entries) == 2 and set(of_parts) == set(PARTS):
-        return [_own_files.load(of_parts[name], clients) for name in PARTS]
-    if all(path.is_dir() for path in entries) and not of_parts:
+    called = {path.stem.casefold(): path for path in entries}
+    if len(entries) == 2 and called.keys() == PARTS.keys():
+        return [_own_files.load(called[name], clients) for name in PARTS]
+    # Else parts under other names would be classes, and a model would learn to tell them apart.
+    are_parts = called.keys() <= {*PARTS, *OF_OTHERS} or {p.stem for p in entries} & PARTS.keys()
+    if all(path.is_dir() for path in entries) and not are_parts:
         return [_own_files.load(folder, clients)]
     if len(entries) == 1 and entries[0].is_file():
         return [_own_files.load(entries[0], clients)]
