@@ -177,6 +177,16 @@ def test_parts_under_other_names_are_no_classes(folder, parts):
             read(folder)
 
 
+def test_a_photograph_is_turned_as_its_camera_says(folder):
+    tag = Image.Exif()
+    tag[0x0112] = 6  # to be seen, turn it clockwise
+    photograph = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4))
+    for label in ("ant/1", "ant/2", "bee/1"):
+        (folder / label).parent.mkdir(exist_ok=True)
+        photograph.save(folder / f"{label}.png", exif=tag)
+    assert read(folder).x[0, 0].tolist() == np.rot90(photograph, -1).tolist()
+
+
 def test_a_column_called_label_is_the_class_and_client_is_who_owns_it(folder):
     names, rows = ["Label", "height", "client", "age"], []
     for n, who in enumerate(["zoe", "amy", "zoe", "amy"]):
@@ -318,6 +328,10 @@ def test_images_that_differ_are_refused(folder):
     clear = Image.new("RGB", (4, 3), (1, 2, 3)).quantize()
     clear.save(folder / "b/1.png", transparency=0)
     with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*transparent pixels"):
+        read(folder)
+    layers = [Image.new("L", (4, 3), value) for value in (1, 2)]
+    layers[0].save(folder / "b/1.png", "TIFF", save_all=True, append_images=layers[1:])
+    with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*several pictures"):
         read(folder)
     (folder / "b/1.png").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"b/1.png must be an image of 8-bit grey or RGB: Unid"):

@@ -163,14 +163,18 @@ def _named(texts: Iterable[str]) -> np.ndarray:
 
 def _image(path: Path) -> np.ndarray:
     """One image -> [1, H, W] if it is grey, otherwise [3, H, W], uint8"""
-    from PIL import Image  # only images need it
+    from PIL import Image, ImageOps  # only images need it
 
     unread = KeyError, OSError, SyntaxError, ValueError, Image.DecompressionBombError
     try:
         with Image.open(path) as image:
             if "transparency" in image.info:
                 raise ValueError("it has transparent pixels")
-            pixels = np.asarray(image.convert(MODES[image.mode]))
+            # MPO is what cameras call a JPEG with its preview.
+            if getattr(image, "is_animated", False) and image.format != "MPO":
+                raise ValueError("it has several pictures, as a stack of TIFF has")
+            mode = MODES[image.mode]
+            pixels = np.asarray(ImageOps.exif_transpose(image).convert(mode))  # as viewers turn it
     except unread as error:
         raise DataError(f"{path} must be an image of 8-bit grey or RGB: {error!r:.200}") from None
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
