@@ -187,6 +187,12 @@ def test_a_photograph_is_turned_as_its_camera_says(folder):
     assert read(folder).x[0, 0].tolist() == np.rot90(photograph, -1).tolist()
 
 
+def test_blanks_around_a_class_are_no_part_of_its_name(folder):
+    (folder / "train.csv").write_text("a,label\n1,cat\n2, dog\n")
+    (folder / "test.csv").write_text("a,label\n1,cat \n2,dog\n")
+    assert read(folder).y.tolist() == [0, 1, 0, 1]
+
+
 def test_a_column_called_label_is_the_class_and_client_is_who_owns_it(folder):
     names, rows = ["Label", "height", "client", "age"], []
     for n, who in enumerate(["zoe", "amy", "zoe", "amy"]):

@@ -115,7 +115,7 @@ def listed(file: Path) -> dict[Path, str]:
                 f"{file} must have each image once, with a client; got the image {name!r}, which "
                 f"is {'there' if image.is_file() else 'missing'}, and the client {client!r}"
             )
-        found[image] = client
+        found[image] = client.strip()
     return found
 
 
@@ -208,7 +208,9 @@ def _table(path: Path) -> Content:
     client = found.get("client")
     if client is not None and client.notna().all():
         client = _named(client.str.strip())
-    return content(path, found.get("text", frame), found[LABEL], client)
+    label = found[LABEL]
+    label = label.str.strip() if pd.api.types.infer_dtype(label) == "string" else label
+    return content(path, found.get("text", frame), label, client)
 
 
 def _read_csv(path: Path, **how: Any) -> pd.DataFrame:
