@@ -114,7 +114,7 @@ def pooled(
         raise DataError(f"{contents[0].path}: no class or client has 4 examples, one to test on")
     x, tokens = _tokens(x, part == TRAIN, texts)
     x, mean, std = (x, (), ()) if tokens else _scaled(x, part == TRAIN, scaling)
-    columns = [name for name in contents[0].columns or () if isinstance(name, str)]
+    columns = [name for name in _named(contents).columns or () if isinstance(name, str)]
     return Examples(
         *(x, y, classes, mean, std),
         part=part,
@@ -152,14 +152,19 @@ def _contents(folder: Path, of_clients: bool) -> list[Content]:
 
 
 def _inputs(contents: Sequence[Content]) -> np.ndarray:
-    first = contents[0]
+    first, named = contents[0], _named(contents)
     for other in contents[1:]:
         if (first.x.shape[1:], first.x.dtype) != (other.x.shape[1:], other.x.dtype):
             raise DataError(
                 f"{other.path} has inputs of shape {other.x.shape[1:]} and type {other.x.dtype}; "
                 f"they must be as in {first.path}, {first.x.shape[1:]} and {first.x.dtype}"
             )
-    return np.concatenate([_in_order(content, first) for content in contents])
+    return np.concatenate([_in_order(content, named) for content in contents])
+
+
+def _named(contents: Sequence[Content]) -> Content:
+    """The first whose columns have names, by which those of all others are found; or the first."""
+    return next((content for content in contents if content.columns), contents[0])
 
 
 def _in_order(content: Content, first: Content) -> np.ndarray:
