@@ -237,6 +237,14 @@ def test_arrays_may_name_their_clients(folder):
     assert made.owner.tolist() == [1, 1, 0, 0]
 
 
+def test_classes_that_take_turns_are_in_both_parts_of_a_client(folder):
+    arrays(folder / "a.npz", x=np.ones((16, 2)), y=np.arange(16) % 2, client=np.repeat([1, 2], 8))
+    made = read(folder)
+    for part in (TRAIN, TEST):
+        for client in (0, 1):
+            assert made.y[made.of_owner(part)[client]].tolist().count(1) == 2
+
+
 def test_arrays_of_bytes_are_images_with_or_without_a_channel(folder):
     x = np.arange(4 * 6, dtype=np.uint8).reshape(4, 2, 3)
     arrays(folder / "a.npz", x=x, y=[0, 0, 1, 1])

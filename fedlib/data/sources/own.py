@@ -11,8 +11,8 @@ All may have a `client` for each example; of images it is in paths or a file, se
 are integers from 0, or words, which are numbered in sorted order; the labels of images are the
 names of their folders. Clients and classes keep their names. A value that is missing is refused.
 Texts become tokens by tokenizer.json beside the files, as Hugging Face's `tokenizers` write it, or
-by their own words. Without a test part, every fourth example of a client, or of a class if there
-are no clients, is a test example.
+by their own words. Without a test part, every fourth example of a client, class by class, or of
+a class if there are no clients, is a test example.
 """
 
 from collections.abc import Sequence
@@ -109,7 +109,9 @@ def pooled(
     if parts is not None:
         part = np.repeat(np.array(parts, np.uint8), [len(c.y) for c in contents])
     else:
-        part = set_aside(y if owner is None else owner)
+        order = np.argsort(y, kind="stable")  # where classes take turns, one would be all of it
+        part = np.empty(len(y), np.uint8)
+        part[order] = set_aside((y if owner is None else owner)[order])
     if not np.any(part == TEST):
         raise DataError(f"{contents[0].path}: no class or client has 4 examples, one to test on")
     x, tokens = _tokens(x, part == TRAIN, texts)
