@@ -616,6 +616,7 @@ FEDERATIONS = {
     "several columns have the same name": lambda: deal(
         pd.DataFrame(X[:, :3], columns=[*"aab"]), test=(pd.DataFrame(X[:, :3], columns=[*"aba"]), Y)
     ),
+    "y is also the column 'k' of x": lambda: deal(pd.DataFrame({"k": Y}), pd.Series(Y, name="k")),
     "num_classes must be .* got nan": lambda: deal(num_classes=float("nan")),
 }
 

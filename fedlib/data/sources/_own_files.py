@@ -90,12 +90,14 @@ def content(
     given = _inputs(f"{path}: x", x)
     if not len(given):
         raise DataError(f"{path} is empty; leave it out or give it examples")
-    y = _keys(f"{path}: y", given, y)
+    labels = _keys(f"{path}: y", given, y)
+    if isinstance(x, pd.DataFrame) and np.array_equal(x.get(getattr(y, "name", None)), y):
+        raise DataError(f"{path}: y is also the column {y.name!r} of x, which must not have it")
     client = None if client is None else _keys(f"{path}: client", given, client)
     if tokens is None:
         tokens = given.ndim == 2 and given.dtype in WHOLE and not isinstance(x, pd.DataFrame)
     columns = [*x.columns] if isinstance(x, pd.DataFrame) else None
-    return Content(path, _checked(path, given, tokens, signals), y, client, columns)
+    return Content(path, _checked(path, given, tokens, signals), labels, client, columns)
 
 
 def listed(file: Path) -> dict[Path, str]:
