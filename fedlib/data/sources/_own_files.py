@@ -23,6 +23,7 @@ IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}  # of Pillow, and as they are read
 WHOLE = (np.int32, np.int64)  # types of tokens
 LABEL, TEXTS = "label", ("client", "text")  # columns that are no inputs, or no numbers
+ARRAYS = "x", "y", "client"  # of an npz file
 ROUNDED = "has an integer beyond 2**24 that float32 would round; scale it"
 
 
@@ -228,9 +229,12 @@ def _read_csv(path: Path, **how: Any) -> pd.DataFrame:
 def _npz(path: Path) -> Content:
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ("x", "y", "client") if name in file.files}
+            arrays = {name: file[name] for name in ARRAYS if name in file.files}
+            odd = sorted({*file.files}.difference(ARRAYS))
     except (AttributeError, MemoryError, OSError, ValueError, *BROKEN) as error:
         raise DataError(f"{path} is not an npz file of plain arrays: {error}") from None
+    if odd:  # such as x_test
+        raise DataError(f"{path} has {', '.join(odd)} besides {', '.join(ARRAYS)}; leave it out")
     if missing := [name for name in ("x", "y") if name not in arrays]:
         raise DataError(f"{path} has no array {missing[0]!r}; x and y must be there")
     return content(path, arrays["x"], arrays["y"], arrays.get("client"), tokens=False)
