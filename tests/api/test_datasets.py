@@ -66,8 +66,7 @@ def test_without_a_test_part_a_fraction_of_each_client_tests():
 
 
 def test_a_loader_that_gives_examples_twice_is_refused():
-    sampler = torch.utils.data.WeightedRandomSampler(torch.ones(12), 24)
-    drawn = DataLoader(tensors(X, Y), sampler=sampler)
+    drawn = DataLoader(tensors(X, Y), sampler=torch.utils.data.RandomSampler(Y, replacement=True))
     with pytest.raises(ConfigError, match="client 1: a loader that draws with replacement"):
         fedlib.Federation.from_datasets([DataLoader(tensors(X, Y), shuffle=True), drawn])
 
