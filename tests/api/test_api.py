@@ -409,8 +409,7 @@ def test_columns_of_flags_and_of_whole_numbers_without_gaps_are_numbers():
 def test_columns_are_matched_by_name_where_the_first_client_has_none():
     frame = pd.DataFrame(X[:, :3], columns=[*"abc"])
     made = own([(X[:, :3], Y), (frame, Y), (frame[[*"cab"]], Y)], [(frame, Y)] * 3)
-    assert made.column_name.tolist() == [*"abc"]
-    assert np.array_equal(made.x[made.train.of(2)], X[:, :3])
+    assert np.array_equal(made.x[made.train.of(2)], X[:, :3]) and [*made.column_name] == [*"abc"]
 
 
 # -- bad input ---------------------------------------------------------------------

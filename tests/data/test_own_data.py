@@ -103,10 +103,11 @@ def test_a_folder_in_that_of_a_class_may_be_a_client(folder):
     made = read(folder, clients=True)
     assert made.x[:, 0, 0, 0].tolist() == [1, 4, 2, 5, 0, 3]
     assert made.owner_name[made.owner].tolist() == ["ann", "ann", "bob", "bob", "bob", "bob"]
-    assert read(folder).owner is None
     image(folder / "cat/9.png", 9)
-    with pytest.raises(DataError, match="cat/9.png must be .*, as cats/ann/7.png"):
-        read(folder, clients=True)
+    told = "ann/1.png must be .*, or with clients = True", "cat/9.png must be .*, as cats/ann/7.png"
+    for clients in (False, True):
+        with pytest.raises(DataError, match=told[clients]):
+            read(folder, clients=clients)
 
 
 def test_a_table_beside_images_has_their_clients(folder):

@@ -128,7 +128,9 @@ def _images(folder: Path, clients: Clients) -> Content:
     places = [name.split("/") for name in names]
     form = "cats/ann/7.png" if clients is True else "cats/7.png"
     for name, place in zip(names, places, strict=True):
-        if len(place) <= form.count("/") or not name.lower().endswith(IMAGES):
+        deep = clients is False and len(place) > 2  # the first folder may be no class, but a client
+        if len(place) <= form.count("/") or deep or not name.lower().endswith(IMAGES):
+            form += ", or with clients = True as cats/ann/7.png, which is of ann" * deep
             raise DataError(f"{folder / name} must be an image ({', '.join(IMAGES)}), as {form}")
     if not names:
         raise DataError(f"{folder} has no images; put them into a folder for each class")
