@@ -37,6 +37,7 @@ from fedlib.run_spec import Tuning
 from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.forecast.estimates import NODE_MB, Estimates
 from fedlib.locks import hold_folder
+from fedlib.workflow.config import DEFAULTS
 from fedlib.workflow.layout import STAGES, WILDCARDS, templates
 from fedlib.workflow import command, console, freshness, gpu, internals, preflight, warm
 from fedlib.workflow.shell import option, write_specifications
@@ -71,6 +72,14 @@ gc.set_threshold(100_000, 50, 1000)
 
 
 # --- The plan -------------------------------------------------------------------------------------
+
+# A module has a configuration of its own, which these values do not reach.
+lost = [x for x in DEFAULTS if x in process.given and process.given[x] != config.get(x)]
+if process.is_main and lost:
+    logger.warning(
+        f"{', '.join(lost)}: of the command line, which the module of fedlib does not read; if meant "
+        f"for it, give --config 'fedlib={{{lost[0]}: ...}}', with the key that your Snakefile gives it"
+    )
 
 try:
     PLAN = freshness.make_plan(config)

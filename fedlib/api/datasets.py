@@ -30,6 +30,9 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
     batches = "DataLoader" in [x.__name__ for x in type(data).__mro__]
     if batches and getattr(data, "drop_last", False):
         raise ConfigError(f"{name}: a loader with drop_last loses examples; give drop_last to SGD")
+    sampler = getattr(getattr(data, "batch_sampler", None), "sampler", None)
+    if getattr(sampler, "replacement", False):  # clients would train on test examples
+        raise ConfigError(f"{name}: a loader that draws with replacement gives examples twice")
     try:
         # PyTorch's map-style data sets need no end for `for`, but have a length.
         by_number = hasattr(data, "__len__") and not batches

@@ -5,7 +5,7 @@ Any version of Snakemake may rename them, so CI runs the workflow with the oldes
 plans do not need it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 # Snakemake's name for its log handler that writes to a terminal.
@@ -29,6 +29,7 @@ class Process(NamedTuple):
       runs_jobs: whether jobs run on this machine, as its children.
       deploys: whether jobs run in conda environments or containers.
       moves_paths: whether a module has `prefix` or `replace_prefix`.
+      given: configuration of the command line, from --config and --configfile.
     """
 
     is_main: bool
@@ -36,6 +37,7 @@ class Process(NamedTuple):
     runs_jobs: bool
     deploys: bool
     moves_paths: bool
+    given: Mapping
 
 
 def process(workflow: Any) -> Process:
@@ -47,6 +49,7 @@ def process(workflow: Any) -> Process:
         runs_jobs=workflow.local_exec,
         deploys=bool(workflow.deployment_settings.deployment_method),
         moves_paths=bool(paths.prefix or paths.modifies_prefixes),
+        given=workflow.config_settings.overwrite_config,
     )
 
 

@@ -148,7 +148,11 @@ def _like(run: Run, own: OwnMethod) -> Run:
 
 
 def _canonical(path: str) -> str:
-    """A path for specifications: relative to the checkout if inside it."""
-    whole = Path(os.path.normpath(ROOT / Path(path).expanduser()))
+    """A path for specifications: relative to the checkout if inside it.
+
+    The folder of a user whose workflow has this one as a module comes before the checkout.
+    """
+    given = Path(path).expanduser()
+    whole = Path(os.path.abspath(given) if given.is_file() else os.path.normpath(ROOT / given))
     places = whole, whole.parent.resolve() / whole.name  # by a link to the checkout
     return next((str(x.relative_to(ROOT)) for x in places if x.is_relative_to(ROOT)), str(whole))

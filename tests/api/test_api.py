@@ -406,6 +406,12 @@ def test_columns_of_flags_and_of_whole_numbers_without_gaps_are_numbers():
     assert np.array_equal(made.x, rows) and made.class_name.tolist() == ["False", "True"]
 
 
+def test_columns_are_matched_by_name_where_the_first_client_has_none():
+    frame = pd.DataFrame(X[:, :3], columns=[*"abc"])
+    made = own([(X[:, :3], Y), (frame, Y), (frame[[*"cab"]], Y)], [(frame, Y)] * 3)
+    assert np.array_equal(made.x[made.train.of(2)], X[:, :3]) and [*made.column_name] == [*"abc"]
+
+
 # -- bad input ---------------------------------------------------------------------
 
 
@@ -609,6 +615,7 @@ FEDERATIONS = {
     "several columns have the same name": lambda: deal(
         pd.DataFrame(X[:, :3], columns=[*"aab"]), test=(pd.DataFrame(X[:, :3], columns=[*"aba"]), Y)
     ),
+    "y is also the column 'k' of x": lambda: deal(pd.DataFrame({"k": Y}), pd.Series(Y, name="k")),
     "num_classes must be .* got nan": lambda: deal(num_classes=float("nan")),
 }
 

@@ -65,6 +65,12 @@ def test_without_a_test_part_a_fraction_of_each_client_tests():
     assert {*made.x[:, 0].tolist()} == {*X[:, 0].tolist()}
 
 
+def test_a_loader_that_gives_examples_twice_is_refused():
+    drawn = DataLoader(tensors(X, Y), sampler=torch.utils.data.RandomSampler(Y, replacement=True))
+    with pytest.raises(ConfigError, match="client 1: a loader that draws with replacement"):
+        fedlib.Federation.from_datasets([DataLoader(tensors(X, Y), shuffle=True), drawn])
+
+
 class Columns(UserDict):
     """What is asked of a data set of Hugging Face."""
 

@@ -186,6 +186,9 @@ def test_a_file_in_the_checkout_is_named_relative_to_it(tmp_path, monkeypatch, d
     assert own_methods.parse(given).path == "my_way.py"
     (tmp_path / "mine/linked").symlink_to(tmp_path / "mine")
     assert own_methods.parse("linked/my_way.py").path == "linked/my_way.py"
+    monkeypatch.chdir(tmp_path)  # of a workflow that has this one as a module
+    Path("theirs.py").write_text(MINE.replace("MyWay", "Theirs"))
+    assert own_methods.parse("theirs.py").path == f"{tmp_path}/theirs.py"
 
 
 @pytest.mark.parametrize(

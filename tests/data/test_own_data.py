@@ -103,10 +103,11 @@ def test_a_folder_in_that_of_a_class_may_be_a_client(folder):
     made = read(folder, clients=True)
     assert made.x[:, 0, 0, 0].tolist() == [1, 4, 2, 5, 0, 3]
     assert made.owner_name[made.owner].tolist() == ["ann", "ann", "bob", "bob", "bob", "bob"]
-    assert read(folder).owner is None
     image(folder / "cat/9.png", 9)
-    with pytest.raises(DataError, match="cat/9.png must be .*, as cats/ann/7.png"):
-        read(folder, clients=True)
+    told = "ann/1.png must be .*, or with clients = True", "cat/9.png must be .*, as cats/ann/7.png"
+    for clients in (False, True):
+        with pytest.raises(DataError, match=told[clients]):
+            read(folder, clients=clients)
 
 
 def test_a_table_beside_images_has_their_clients(folder):
@@ -164,6 +165,29 @@ def test_images_may_have_a_test_part_and_colours(folder):
     np.testing.assert_allclose(made.std, [0.5, 1, 1], rtol=0, atol=1e-12)
 
 
+def test_parts_under_other_names_are_no_classes(folder):
+    for name in ("Train/ant", "Train/bee", "TEST/ant", "TEST/bee"):
+        image(folder / name / "1.png", 5)
+    assert read(folder).part.tolist() == [TRAIN, TRAIN, TEST, TEST]
+    (folder / "TEST").rename(folder / "testing")
+    with pytest.raises(DataError, match="or two of these called train and test"):
+        read(folder)
+
+
+def test_a_photograph_is_turned_as_its_camera_says(folder):
+    tag = Image.Exif()
+    tag[0x0112] = 6  # to be seen, turn it clockwise
+    photograph = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4))
+    photograph.save(folder / "a.png", exif=tag)
+    assert np.array_equal(own._own_files._image(folder / "a.png")[0], np.rot90(photograph, -1))
+
+
+def test_blanks_around_a_class_are_no_part_of_its_name(folder):
+    (folder / "train.csv").write_text("a,label\n1,cat\n2, dog\n")
+    (folder / "test.csv").write_text("a,label\n1,cat \n2,dog\n")
+    assert read(folder).y.tolist() == [0, 1, 0, 1]
+
+
 def test_a_column_called_label_is_the_class_and_client_is_who_owns_it(folder):
     names, rows = ["Label", "height", "client", "age"], []
     for n, who in enumerate(["zoe", "amy", "zoe", "amy"]):
@@ -208,6 +232,12 @@ def test_arrays_may_name_their_clients(folder):
     assert made.owner.tolist() == [1, 1, 0, 0]
 
 
+def test_classes_that_take_turns_are_in_both_parts_of_a_client(folder):
+    arrays(folder / "a.npz", x=np.ones((16, 2)), y=np.arange(16) % 2, client=np.repeat([1, 2], 8))
+    made = read(folder)
+    assert made.y[made.part == TEST].tolist() == [0, 1, 0, 1] * 2
+
+
 def test_arrays_of_bytes_are_images_with_or_without_a_channel(folder):
     x = np.arange(4 * 6, dtype=np.uint8).reshape(4, 2, 3)
     arrays(folder / "a.npz", x=x, y=[0, 0, 1, 1])
@@ -234,6 +264,7 @@ Y = [0, 0, 1, 1]
     [
         ({"y": Y}, "a.npz has no array 'x'"),
         ({"x": X}, "a.npz has no array 'y'"),
+        ({"x": X, "y": Y, "x_test": X}, "a.npz has x_test besides x, y, client; leave it out"),
         ({"x": X, "y": Y[:3]}, r"y must have 4 values as x, got \(3,\)"),
         ({"x": X, "y": np.array(Y) * 0.5}, "y must be whole numbers or words, got 0.5"),
         ({"x": X, "y": np.array([0, np.nan, 1, 1])}, "y of example 1 is missing"),
@@ -305,6 +336,10 @@ def test_images_that_differ_are_refused(folder):
     clear = Image.new("RGB", (4, 3), (1, 2, 3)).quantize()
     clear.save(folder / "b/1.png", transparency=0)
     with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*transparent pixels"):
+        read(folder)
+    layers = [Image.new("L", (4, 3), value) for value in (1, 2)]
+    layers[0].save(folder / "b/1.png", "TIFF", save_all=True, append_images=layers[1:])
+    with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*several pictures"):
         read(folder)
     (folder / "b/1.png").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"b/1.png must be an image of 8-bit grey or RGB: Unid"):

@@ -120,6 +120,14 @@ def test_snakedeploy_puts_it_into_a_folder_where_it_is_fetched_from_a_tag_and_ru
     assert "FedAvg" in (folder / "results/demo-module/tables/pfedmm/main.md").read_text()
 
 
+def test_values_of_the_command_line_that_a_module_does_not_read_are_told(checkout, tmp_path):
+    module = f'module fedlib:\n    snakefile: "{checkout}/workflow/Snakefile"\n'
+    module += '    config: {"papers": ["pfedmm"]}\n'
+    write(tmp_path, f"{module}\nuse rule * from fedlib\n", "{}")
+    code, output = workflow.dry_run(tmp_path, ["--config", "seeds=[7]", "papers=[pfedmm]"])
+    assert code == 0 and re.search("(?<!papers, )seeds: of the command line", output), output
+
+
 def test_a_module_with_a_prefix_is_refused(checkout, tmp_path):
     module = f'module fedlib:\n    snakefile: "{checkout}/workflow/Snakefile"\n    prefix: "mine"\n'
     write(tmp_path, f"{module}\nuse rule * from fedlib\n", "{}")

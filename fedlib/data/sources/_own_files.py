@@ -23,6 +23,7 @@ IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}  # of Pillow, and as they are read
 WHOLE = (np.int32, np.int64)  # types of tokens
 LABEL, TEXTS = "label", ("client", "text")  # columns that are no inputs, or no numbers
+ARRAYS = "x", "y", "client"  # of an npz file
 ROUNDED = "has an integer beyond 2**24 that float32 would round; scale it"
 
 
@@ -90,12 +91,14 @@ def content(
     given = _inputs(f"{path}: x", x)
     if not len(given):
         raise DataError(f"{path} is empty; leave it out or give it examples")
-    y = _keys(f"{path}: y", given, y)
+    labels = _keys(f"{path}: y", given, y)
+    if isinstance(x, pd.DataFrame) and np.array_equal(x.get(getattr(y, "name", None)), y):
+        raise DataError(f"{path}: y is also the column {y.name!r} of x, which must not have it")
     client = None if client is None else _keys(f"{path}: client", given, client)
     if tokens is None:
         tokens = given.ndim == 2 and given.dtype in WHOLE and not isinstance(x, pd.DataFrame)
     columns = [*x.columns] if isinstance(x, pd.DataFrame) else None
-    return Content(path, _checked(path, given, tokens, signals), y, client, columns)
+    return Content(path, _checked(path, given, tokens, signals), labels, client, columns)
 
 
 def listed(file: Path) -> dict[Path, str]:
@@ -115,7 +118,7 @@ def listed(file: Path) -> dict[Path, str]:
                 f"{file} must have each image once, with a client; got the image {name!r}, which "
                 f"is {'there' if image.is_file() else 'missing'}, and the client {client!r}"
             )
-        found[image] = client
+        found[image] = client.strip()
     return found
 
 
@@ -125,7 +128,9 @@ def _images(folder: Path, clients: Clients) -> Content:
     places = [name.split("/") for name in names]
     form = "cats/ann/7.png" if clients is True else "cats/7.png"
     for name, place in zip(names, places, strict=True):
-        if len(place) <= form.count("/") or not name.lower().endswith(IMAGES):
+        deep = clients is False and len(place) > 2  # the first folder may be no class, but a client
+        if len(place) <= form.count("/") or deep or not name.lower().endswith(IMAGES):
+            form += ", or with clients = True as cats/ann/7.png, which is of ann" * deep
             raise DataError(f"{folder / name} must be an image ({', '.join(IMAGES)}), as {form}")
     if not names:
         raise DataError(f"{folder} has no images; put them into a folder for each class")
@@ -163,14 +168,18 @@ def _named(texts: Iterable[str]) -> np.ndarray:
 
 def _image(path: Path) -> np.ndarray:
     """One image -> [1, H, W] if it is grey, otherwise [3, H, W], uint8"""
-    from PIL import Image  # only images need it
+    from PIL import Image, ImageOps  # only images need it
 
     unread = KeyError, OSError, SyntaxError, ValueError, Image.DecompressionBombError
     try:
         with Image.open(path) as image:
             if "transparency" in image.info:
                 raise ValueError("it has transparent pixels")
-            pixels = np.asarray(image.convert(MODES[image.mode]))
+            # MPO is what cameras call a JPEG with its preview.
+            if getattr(image, "is_animated", False) and image.format != "MPO":
+                raise ValueError("it has several pictures, as a stack of TIFF has")
+            mode = MODES[image.mode]
+            pixels = np.asarray(ImageOps.exif_transpose(image).convert(mode))  # as viewers turn it
     except unread as error:
         raise DataError(f"{path} must be an image of 8-bit grey or RGB: {error!r:.200}") from None
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
@@ -204,7 +213,9 @@ def _table(path: Path) -> Content:
     client = found.get("client")
     if client is not None and client.notna().all():
         client = _named(client.str.strip())
-    return content(path, found.get("text", frame), found[LABEL], client)
+    label = found[LABEL]
+    label = label.str.strip() if pd.api.types.infer_dtype(label) == "string" else label
+    return content(path, found.get("text", frame), label, client)
 
 
 def _read_csv(path: Path, **how: Any) -> pd.DataFrame:
@@ -220,9 +231,12 @@ def _read_csv(path: Path, **how: Any) -> pd.DataFrame:
 def _npz(path: Path) -> Content:
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ("x", "y", "client") if name in file.files}
+            arrays = {name: file[name] for name in ARRAYS if name in file.files}
+            odd = sorted({*file.files}.difference(ARRAYS))
     except (AttributeError, MemoryError, OSError, ValueError, *BROKEN) as error:
         raise DataError(f"{path} is not an npz file of plain arrays: {error}") from None
+    if odd:  # such as x_test
+        raise DataError(f"{path} has {', '.join(odd)} besides {', '.join(ARRAYS)}; leave it out")
     if missing := [name for name in ("x", "y") if name not in arrays]:
         raise DataError(f"{path} has no array {missing[0]!r}; x and y must be there")
     return content(path, arrays["x"], arrays["y"], arrays.get("client"), tokens=False)

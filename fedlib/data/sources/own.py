@@ -11,8 +11,8 @@ All may have a `client` for each example; of images it is in paths or a file, se
 are integers from 0, or words, which are numbered in sorted order; the labels of images are the
 names of their folders. Clients and classes keep their names. A value that is missing is refused.
 Texts become tokens by tokenizer.json beside the files, as Hugging Face's `tokenizers` write it, or
-by their own words. Without a test part, every fourth example of a client, or of a class if there
-are no clients, is a test example.
+by their own words. Without a test part, every fourth example of a client, class by class, or of
+a class if there are no clients, is a test example.
 """
 
 from collections.abc import Sequence
@@ -35,6 +35,7 @@ NUM_CLASSES = None  # files decide
 HAS = ("classes", "images", "own_test", "owner", "part", "ten_classes")  # at most; files decide
 SCALINGS = ("unit", "standard", "none")
 PARTS = {"train": TRAIN, "test": TEST}
+OF_OTHERS = "dev eval testing training val valid validation".split()  # what others call parts
 TOKENISER = "tokenizer.json"
 IN_PLACE = "a folder of images for each class, a .csv or .npz file, or two of these "
 IN_PLACE += "called train and test"
@@ -108,12 +109,14 @@ def pooled(
     if parts is not None:
         part = np.repeat(np.array(parts, np.uint8), [len(c.y) for c in contents])
     else:
-        part = set_aside(y if owner is None else owner)
+        order = np.argsort(y, kind="stable")  # where classes take turns, one would be all of it
+        part = np.empty(len(y), np.uint8)
+        part[order] = set_aside((y if owner is None else owner)[order])
     if not np.any(part == TEST):
         raise DataError(f"{contents[0].path}: no class or client has 4 examples, one to test on")
     x, tokens = _tokens(x, part == TRAIN, texts)
     x, mean, std = (x, (), ()) if tokens else _scaled(x, part == TRAIN, scaling)
-    columns = [name for name in contents[0].columns or () if isinstance(name, str)]
+    columns = [name for name in _named(contents).columns or () if isinstance(name, str)]
     return Examples(
         *(x, y, classes, mean, std),
         part=part,
@@ -136,10 +139,12 @@ def _contents(folder: Path, of_clients: bool) -> list[Content]:
     clients = _own_files.listed(table) if of_clients and table.exists() else of_clients
     others = (TOKENISER, *[table.name] * of_clients)
     entries = [path for path in entries if path.name not in others]
-    of_parts = {path.stem: path for path in entries if path.stem in PARTS}
-    if len(entries) == 2 and set(of_parts) == set(PARTS):
-        return [_own_files.load(of_parts[name], clients) for name in PARTS]
-    if all(path.is_dir() for path in entries) and not of_parts:
+    called = {path.stem.casefold(): path for path in entries}
+    if len(entries) == 2 and called.keys() == PARTS.keys():
+        return [_own_files.load(called[name], clients) for name in PARTS]
+    # Else parts under other names would be classes, and a model would learn to tell them apart.
+    are_parts = called.keys() <= {*PARTS, *OF_OTHERS} or {p.stem for p in entries} & PARTS.keys()
+    if all(path.is_dir() for path in entries) and not are_parts:
         return [_own_files.load(folder, clients)]
     if len(entries) == 1 and entries[0].is_file():
         return [_own_files.load(entries[0], clients)]
@@ -149,14 +154,19 @@ def _contents(folder: Path, of_clients: bool) -> list[Content]:
 
 
 def _inputs(contents: Sequence[Content]) -> np.ndarray:
-    first = contents[0]
+    first, named = contents[0], _named(contents)
     for other in contents[1:]:
         if (first.x.shape[1:], first.x.dtype) != (other.x.shape[1:], other.x.dtype):
             raise DataError(
                 f"{other.path} has inputs of shape {other.x.shape[1:]} and type {other.x.dtype}; "
                 f"they must be as in {first.path}, {first.x.shape[1:]} and {first.x.dtype}"
             )
-    return np.concatenate([_in_order(content, first) for content in contents])
+    return np.concatenate([_in_order(content, named) for content in contents])
+
+
+def _named(contents: Sequence[Content]) -> Content:
+    """The first whose columns have names, by which those of all others are found; or the first."""
+    return next((content for content in contents if content.columns), contents[0])
 
 
 def _in_order(content: Content, first: Content) -> np.ndarray:
