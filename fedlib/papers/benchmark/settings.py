@@ -20,7 +20,7 @@ SERVER_LR = 0.03  # of the server's Adam, in methods that have one
 SERVER = {"solver": "sgd", "lr": 0.1, "batch_size": 32, "epochs": 1}  # on the server's own data
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Variant(_frame.Variant):
     """A method; its hyper-parameters are those that are not the class's defaults.
 
@@ -32,10 +32,10 @@ class Variant(_frame.Variant):
       protocol: of its predictions.
     """
 
-    home: tuple[str, ...] = field(default=(), kw_only=True)
-    needs: str = field(default="", kw_only=True)
-    width: float = field(default=1, kw_only=True)
-    protocol: str = field(default="default", kw_only=True)
+    home: tuple[str, ...] = ()
+    needs: str = ""
+    width: float = 1
+    protocol: str = "default"
 
 
 EXPERTS = {"num_experts": NUM_EXPERTS}

@@ -68,7 +68,6 @@ EMNIST = Setting(  # a tenth of EMNIST byclass, a draw per class (data scripts)
         *("pfedmm-no-relu", "pfedmm-body-rate", "pfedmm-uniform-prior"),
         *settings.PARTICIPATION,
     ),
-    roles=("main",),
 )
 CIFAR10 = Setting(  # a draw per group of labels, of three (data scripts)
     # `min_examples` is ours: the smallest client has 8 at alpha 0.4, but 2 at 0.2.
@@ -86,7 +85,6 @@ CIFAR10 = Setting(  # a draw per group of labels, of three (data scripts)
         *("pfedmm-relu", "pfedmm-body-rate", "pfedmm-uniform-prior"),
         *settings.PARTICIPATION,
     ),
-    roles=("main",),
 )
 PACHINKO = {"kind": "pachinko", "num_clients": 100, "alpha": settings.ALPHA, "beta": 10.0, **SPLITS}
 CIFAR100 = replace(  # 100 clients of 600 images (data scripts)

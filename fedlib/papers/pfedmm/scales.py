@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fedlib.papers._frame import Scale
+from fedlib.papers._frame import DIGITS_NOTE, Scale
 from fedlib.papers.pfedmm import settings
 from fedlib.papers.pfedmm.federations import (
     ALPHAS,
@@ -22,13 +22,8 @@ from fedlib.papers.pfedmm.federations import (
 
 def demo() -> Scale:
     """Small federations with settings of ours, chosen on seed 7, which is not shown."""
-    digits = data(
-        "digits",
-        "Digits",
-        "dirichlet0.4",
-        dirichlet(20, num_groups=3),
-        notes=("Digits: scikit-learn's 1,797 handwritten digits; not a data set of the paper.",),
-    )
+    notes, dealt = (f"Digits: {DIGITS_NOTE}",), dirichlet(20, num_groups=3)
+    digits = data("digits", "Digits", "dirichlet0.4", dealt, notes=notes)
     clients = {"num_clients": 20, "num_components": 3, "dim": 20, "test_size": 200}
     synthetic = data(
         "synthetic",
