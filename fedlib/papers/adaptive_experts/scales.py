@@ -180,8 +180,8 @@ def _cifar10(p: float) -> Setting:
 
 def _rotated(count: int) -> Setting:
     """200 clients in equal groups with images rotated by multiples of 360 / count degrees (4.2)."""
-    angles = [angle for angle in (0, 90, 180, 270) if count == 4 or angle % 180 == 0]
-    partition = {"kind": "rotated", "num_clients": 200, "rotations": angles}
+    angles = range(0, 360, 360 // count)
+    partition = {"kind": "rotated", "num_clients": 200, "rotations": [*angles]}
     name, title = f"rotated-cifar10-{count}", f"CIFAR-10, {count} rotations"
     # Column cifar10rot_none, whose epsilon is the 0.82 of the paper (6.2); widths are the model's.
     return Setting(

@@ -220,20 +220,18 @@ class Setting(_frame.Setting):
         """Private models of methods with two, and gates that are networks of their own."""
         own = {"model": self.model, "params": dict(self.model_params)}
         private = [{**own, "params": {**own["params"], **one}} for one in self.architectures]
+        large = {"large": private} if private else {}
         if label in TWO_MODELS:
-            return {"large": private or [own]}
+            return {"large": [own], **large}
         if label == "pfedmoe":
-            gate = {"gate": {"model": "pfedmoe_gate", "params": dict(self.image)}}
-            return {"large": private, **gate} if private else gate
-        if private:
-            return {"large": private}
+            return {**large, "gate": {"model": "pfedmoe_gate", "params": dict(self.image)}}
         if label == "fedrolex":
             return {"small": own}
         if label in GATED_ON_SERVER:
             return {"gate": self._gate(NUM_EXPERTS)}
-        if label != "adaptive-experts":
-            return {}
-        return {"expert": own, "gate": self._gate(NUM_EXPERTS + 1)}  # one is the client's own
+        if label == "adaptive-experts":
+            return {"expert": own, "gate": self._gate(NUM_EXPERTS + 1)}  # one is the client's own
+        return large
 
     def _gate(self, outputs: int) -> dict:
         """A small network that weighs experts."""
