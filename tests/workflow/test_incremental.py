@@ -5,12 +5,13 @@ import os
 import shutil
 from pathlib import Path
 
+import commands
 import dry_runs
 import pytest
 import workflow
 import yaml
 
-from fedlib.workflow import config, freshness
+from fedlib.workflow import freshness
 from fedlib.workflow.layout import RESULTS, STAGES
 from fedlib.workflow.plan import Plan
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 PAPER = "pfedmm"
 DECLARATION = f"fedlib/papers/{PAPER}/__init__.py"
-PLAN = Plan(config.read([workflow.ROOT / "config.yaml", workflow.ROOT / workflow.SMOKE]))
+PLAN = commands.smoke_plan()
 
 
 def names(plan: Plan, *stages: str, **wildcards: object) -> set[str]:
@@ -43,11 +44,7 @@ FEDEM = names(PLAN, *RUNS, label="fedem") | names(PLAN, *AFTER_RUNS)
 
 def would_run(folder, *arguments: str) -> set[str]:
     """What a dry run says that would run."""
-    code, output = workflow.dry_run(folder, workflow.smoke(*arguments))
-    assert code == 0, output
-    jobs = dry_runs.parse(output)
-    assert jobs or "Nothing to be done" in output, output
-    return {name(job.rule, job.wildcards) for job in jobs}
+    return {name(job.rule, job.wildcards) for job in dry_runs.planned(folder, *arguments)}
 
 
 def append(folder, file: str, text: str) -> None:
