@@ -12,19 +12,8 @@ from fedlib.workflow.provenance import PACKAGE, ROOT, imports
 # What the modules of a package may import of the others, by package; a module at the top of
 # fedlib stands for itself. Everything may import the ground.
 GROUND = {
-    "draws",
-    "environment",
-    "errors",
-    "fields",
-    "files",
-    "hdf5",
-    "locks",
-    "mapped",
-    "run_spec",
-    "seals",
-    "spec",
-    "streams",
-    "tree",
+    *("draws", "environment", "errors", "fields", "files", "hdf5", "locks", "mapped"),
+    *("run_spec", "seals", "spec", "streams", "tree"),
 }
 ROOMS = {
     "federation": set(),
