@@ -233,25 +233,19 @@ class ExhibitSpec:
 COMMON = len(dataclasses.fields(Exhibit))  # fields that all kinds have
 
 
-def declared(
-    stage: str,
-    kind: str,
-    title: str,
-    caption: str,
-    labels: tuple[str, ...],
-    federations: tuple[str, ...],
-    params: Mapping | None = None,
-    published: str | None = None,
-) -> Exhibit:
-    """A table or figure (`stage`) by the name of its kind; `params` are the kind's own fields.
+def declared(stage: str, kind: str, params: Mapping, title: str, *common: Any) -> Exhibit:
+    """A table or figure (`stage`) by the name of its kind.
+
+    Args:
+      params: the kind's own fields.
+      common: caption, labels and federations.
 
     Raises:
       ConfigError: for an unknown kind, or unknown or missing fields.
     """
     one_of(sorted(KINDS[stage]), kind, f"{stage} {title!r}: kind")
-    made, own = KINDS[stage][kind], params or {}
     try:
-        exhibit = made(title, caption, labels, federations, published=published, **own)
+        exhibit = KINDS[stage][kind](title, *common, **params)
     except TypeError as error:  # Python names the fields
         raise ConfigError(f"{stage} {title!r}: {error}") from None
     exhibit.check()

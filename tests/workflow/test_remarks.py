@@ -250,7 +250,7 @@ def test_what_has_nothing_left_to_compare_is_left_out_and_said(
     runs = [toy_run(f, label) for f in BOTH for label in THREE]
     stage = "table" if kind in KINDS["table"] else "figure"
     exhibits = {"table": {}, "figure": {"y": Y}}
-    exhibits[stage]["x"] = declared(stage, kind, "T", "C.", THREE, BOTH, params)
+    exhibits[stage]["x"] = declared(stage, kind, params, "T", "C.", THREE, BOTH)
     declare(toy=toy_paper(runs=runs, tables=exhibits["table"], figures=exhibits["figure"]))
     plan = Plan({"tag": "part"} | selection)
     found = (plan.papers["toy"].tables | plan.papers["toy"].figures).get("x")
