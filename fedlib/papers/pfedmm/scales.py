@@ -30,7 +30,7 @@ def demo() -> Scale:
         "Synthetic",
         "mixture0.4",
         {"kind": "natural", "val_fraction": 0.0},
-        {**clients, "alpha": settings.ALPHA},
+        params={**clients, "alpha": settings.ALPHA},
         notes=(
             "Synthetic: FedEM's mixture of three linear models, with 20 clients and 20 dimensions; "
             "the paper reports nothing on it. With a linear model pFedMM has no body to share and "
