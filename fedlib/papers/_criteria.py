@@ -77,12 +77,7 @@ class Acceptance(NamedTuple):
     values: str = ""
 
 
-def cell(
-    federation: str,
-    label: str,
-    published: tuple[str, str, str, str] | None = None,
-    **about: str | int,
-) -> dict:
+def cell(federation: str, label: str, published: tuple | None = None, **about: Any) -> dict:
     """A number of a run.
 
     Args:

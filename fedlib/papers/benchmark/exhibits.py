@@ -67,11 +67,7 @@ def threshold(shown: Settings) -> dict[str, float]:
 
 def titles(*labels: str):
     """A function that gives the titles of those of these methods that run; "pick" always does."""
-
-    def of(shown: Settings) -> tuple[str, ...]:
-        return tuple(title_of(x) for x in labels if x in (*everything(shown), "pick"))
-
-    return of
+    return lambda shown: tuple(title_of(x) for x in labels if x in (*everything(shown), "pick"))
 
 
 def title_of(label: str) -> str:
