@@ -150,7 +150,7 @@ class Exhibit:
 
     def narrowed(self, runs: Sequence[Run]) -> Self | None:
         """The exhibit with those of `runs` that it shows; None if nothing is left to show."""
-        there = {(run.federation, run.label) for run in runs if not self.ends_too_early(run)}
+        there = {(run.federation, run.label) for run in runs}
         shown = [(f, label) for f in self.federations for label in self.labels]
         if not (shown := self.compared([pair for pair in shown if pair in there])):
             return None
@@ -162,10 +162,6 @@ class Exhibit:
             federations=tuple(f for f in self.federations if f in federations),
             **self.left({*self.federations} - federations, left),
         )
-
-    def ends_too_early(self, run: Run) -> bool:
-        """Whether a run ends before it records what is shown of it."""
-        return False
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """Those of `pairs` that can still be compared."""
