@@ -115,6 +115,12 @@ def check_choice(key: str, value: object, choices: Iterable, where: str = "known
         raise ConfigError(f"{key}: unknown {shown(value)}; {known}")
 
 
+def check_choices(key: str, values: Iterable, choices: Iterable, where: str) -> None:
+    """`check_choice` of each of the values."""
+    for value in values:
+        check_choice(key, value, choices, where)
+
+
 def check_count(key: str, value: object) -> None:
     """Raise ConfigError unless `value` is a whole number from 1 on."""
     if type(value) is not int or value < 1:
