@@ -112,6 +112,9 @@ try:
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 
+# GPUs that a tuning, a training or an evaluation asks for.
+GPUS = 0 if config["device"] == "cpu" else 1
+
 path = PLAN.path
 
 

@@ -19,7 +19,7 @@ rule evaluate:
     threads: WORKERS
     resources:
         scripts=SCRIPTS,
-        gpu=0 if config["device"] == "cpu" else 1,
+        gpu=GPUS,
         mem_mb=memory("evaluate"),
         runtime=minutes("evaluate"),
         device=config["device"],

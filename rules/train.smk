@@ -21,7 +21,7 @@ rule tune:
     threads: WORKERS
     resources:
         scripts=SCRIPTS,
-        gpu=0 if config["device"] == "cpu" else 1,
+        gpu=GPUS,
         mem_mb=memory("train"),
         runtime=tuning_minutes,
         # Resources and not params: see rule train.
@@ -66,7 +66,7 @@ rule train:
     threads: WORKERS
     resources:
         scripts=SCRIPTS,
-        gpu=0 if config["device"] == "cpu" else 1,
+        gpu=GPUS,
         mem_mb=memory("train"),
         runtime=minutes("train"),
         # Resources, not params, because they do not affect the result.

@@ -3,13 +3,14 @@
 import ast
 import re
 import shlex
-from pathlib import Path
 from types import SimpleNamespace
 
+from workflow import ROOT, SMOKE
+
+from fedlib.workflow.config import read
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.shell import option
 
-ROOT = Path(__file__).resolve().parent.parent
 RULES = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("rules/*.smk"))
 # The text of each rule's command, by its stage.
 COMMANDS = {
@@ -22,6 +23,11 @@ COMMANDS = {
 PLANNED = (" --code {params.code}", " --gpus {resources.gpu}", " >> {log:q} 2>&1")
 FOLDERS = ("checkpoints", "tuning", "runs", "results", "figures")
 ONLY_OUTPUT = {"download": "receipt", "evaluate": "evaluation"}
+
+
+def smoke_plan(*words: str) -> Plan:
+    """The plan of the tests' configuration, and of key=value `words`."""
+    return Plan(read([ROOT / "config.yaml", ROOT / SMOKE], words))
 
 
 def command(plan: Plan, stage: str, **wildcards: object) -> str:

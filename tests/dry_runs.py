@@ -1,7 +1,10 @@
 """What `snakemake --dry-run` prints, read by the tests."""
 
 import re
+from pathlib import Path
 from typing import NamedTuple
+
+import workflow
 
 _HEADER = re.compile(r"(?:local)?rule (\w+):")
 _FIELD = re.compile(r"    (\w+): (.*)")
@@ -12,6 +15,15 @@ class Job(NamedTuple):
 
     rule: str
     wildcards: dict[str, str]
+
+
+def planned(folder: Path, *arguments: str) -> list[Job]:
+    """The jobs that Snakemake would run in a folder, with the configuration of the tests."""
+    code, output = workflow.dry_run(folder, workflow.smoke(*arguments))
+    assert code == 0, output
+    jobs = parse(output)
+    assert jobs or "Nothing to be done" in output, output
+    return jobs
 
 
 def parse(output: str) -> list[Job]:

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from fedlib.errors import ConfigError
 from fedlib.spec import Run
-from fedlib.spec.criteria import Criteria
+from fedlib.spec.criteria import Criteria, Published, cells_of
 
 CAPTION = (
     "What the paper's numbers and text lead one to expect of a reproduction, and whether these "
@@ -49,7 +49,6 @@ PHRASES = {  # between terms and a number: kind and argument
     " of ": ("seeds", "at_least"),
 }
 COUNTS = ("bytes", "divergence", "experts_used", "right_clusters")  # metrics that are no shares
-PUBLISHED = ("exhibit", "dataset", "label", "metric")
 
 # A paper's number of a run by federation, label and name; None if such a run is not declared.
 Number = Callable[[str, str, str], dict | None]
@@ -78,12 +77,7 @@ class Acceptance(NamedTuple):
     values: str = ""
 
 
-def cell(
-    federation: str,
-    label: str,
-    published: tuple[str, str, str, str] | None = None,
-    **about: str | int,
-) -> dict:
+def cell(federation: str, label: str, published: tuple | None = None, **about: Any) -> dict:
     """A number of a run.
 
     Args:
@@ -91,7 +85,7 @@ def cell(
       published: exhibit, data set, label and metric of its published number.
       about: further fields of a `fedlib.spec.criteria.Number`, unless they are the default.
     """
-    beside = {"published": dict(zip(PUBLISHED, published, strict=True))} if published else {}
+    beside = {"published": Published(*published)._asdict()} if published else {}
     return {"federation": federation, "label": label, **about, **beside}
 
 
@@ -119,14 +113,19 @@ def _criterion(row: dict[str, str], case: Case, number: Number) -> dict | None:
         return None  # it would be about another
     if len(terms) < (1 if kind in ("between", "published", "seeds") else 2):
         return None
+    is_count = any(one.get("metric") in COUNTS for one in terms[0])
+    printed = texts.get("published")
+    others = {
+        "unit": "number" if is_count else "",
+        "note": texts["note"],
+        "main": bool(texts["main"]),
+        "published": printed and Published(*printed.split("/"))._asdict(),
+    }
     return {
         **{"title": texts["title"], "source": texts["source"], "kind": kind},
         "terms": [term[0] if len(term) == 1 else term for term in terms],
         **arguments,
-        **({"unit": "number"} if any(one.get("metric") in COUNTS for one in terms[0]) else {}),
-        **({"note": texts["note"]} if texts["note"] else {}),
-        **({"main": True} if texts["main"] else {}),
-        **({"published": _published(texts["published"])} if texts.get("published") else {}),
+        **{name: x for name, x in others.items() if x},  # the rest has its default
     }
 
 
@@ -162,10 +161,6 @@ def _cell(text: str, usual: str, federation: str, number: Number) -> dict | None
     return found | {"name": name} if found and name else found
 
 
-def _published(where: str) -> dict[str, str]:
-    return dict(zip(PUBLISHED, where.split("/"), strict=True))
-
-
 def table(
     paper: str, acceptance: Acceptance, settings: Sequence[Any], runs: Iterable[Run]
 ) -> Criteria:
@@ -174,12 +169,7 @@ def table(
     by_name = {setting.data.name: setting for setting in settings}
     cases, number = partial(acceptance.cases, settings), partial(acceptance.number, by_name)
     found = [*criteria(file, cases, number)]
-    named = {
-        (one["federation"], one["label"])
-        for criterion in found
-        for term in criterion["terms"]
-        for one in ([term] if isinstance(term, dict) else term)
-    }
+    named = {(one["federation"], one["label"]) for one in cells_of(found)}
     there = [run for run in runs if (run.federation, run.label) in named]
     return Criteria(
         "Acceptance criteria",

@@ -62,10 +62,6 @@ class Setting(ABC):
         """Notes of the run of a label."""
         return ()
 
-    def runs(self) -> Iterable[Run]:
-        """All runs: one of each label."""
-        return map(self.run, self.labels)
-
     @abstractmethod
     def run(self, label: str) -> Run:
         """The run of a label."""
@@ -188,7 +184,7 @@ def paper(
         if scale not in SCALES:
             raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
         note, seeds, settings = getattr(scales, scale)()
-        runs = tuple(run for setting in settings for run in setting.runs())
+        runs = tuple(setting.run(label) for setting in settings for label in setting.labels)
         tables = at_scale(exhibits.TABLES, settings, runs)
         asked = criteria and _criteria.table(name, criteria, settings, runs)
         return Paper(

@@ -68,7 +68,7 @@ class Inputs:
           ConfigError: for an unknown kind or wrong fields.
         """
         about = self.exhibit
-        return declared(self.stage, about.kind, about.title, about.caption, (), (), about.params)
+        return declared(self.stage, about.kind, about.params, about.title, about.caption, (), ())
 
     @property
     def module(self) -> Any:

@@ -1,6 +1,6 @@
 """The declaration of the table of acceptance criteria."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -96,19 +96,20 @@ class Criteria(Table):
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The views of the terms that are about this run."""
-        for term in self._terms():
-            if (term["federation"], term["label"]) == (federation, label):
-                yield View(**{name: term[name] for name in View._fields if name in term})
+        for cell in cells_of(self.criteria):
+            if (cell["federation"], cell["label"]) == (federation, label):
+                yield View(**{name: cell[name] for name in View._fields if name in cell})
 
     def metrics(self) -> Iterator[str]:
         """The metrics of all criteria."""
-        return (term["metric"] for term in self._terms() if "metric" in term)
+        return (cell["metric"] for cell in cells_of(self.criteria) if "metric" in cell)
 
-    def _terms(self) -> Iterator[Mapping]:
-        """Every cell of all criteria."""
-        for criterion in self.criteria:
-            for term in criterion["terms"]:
-                yield from _listed(term)
+
+def cells_of(criteria: Iterable[Mapping]) -> Iterator[Mapping]:
+    """Every cell of the terms of criteria, each the fields of a `Number`."""
+    for criterion in criteria:
+        for term in criterion["terms"]:
+            yield from _listed(term)
 
 
 def _parsed(declared: Mapping) -> Criterion:

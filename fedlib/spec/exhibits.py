@@ -150,7 +150,7 @@ class Exhibit:
 
     def narrowed(self, runs: Sequence[Run]) -> Self | None:
         """The exhibit with those of `runs` that it shows; None if nothing is left to show."""
-        there = {(run.federation, run.label) for run in runs if not self.ends_too_early(run)}
+        there = {(run.federation, run.label) for run in runs}
         shown = [(f, label) for f in self.federations for label in self.labels]
         if not (shown := self.compared([pair for pair in shown if pair in there])):
             return None
@@ -162,10 +162,6 @@ class Exhibit:
             federations=tuple(f for f in self.federations if f in federations),
             **self.left({*self.federations} - federations, left),
         )
-
-    def ends_too_early(self, run: Run) -> bool:
-        """Whether a run ends before it records what is shown of it."""
-        return False
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """Those of `pairs` that can still be compared."""
@@ -233,25 +229,19 @@ class ExhibitSpec:
 COMMON = len(dataclasses.fields(Exhibit))  # fields that all kinds have
 
 
-def declared(
-    stage: str,
-    kind: str,
-    title: str,
-    caption: str,
-    labels: tuple[str, ...],
-    federations: tuple[str, ...],
-    params: Mapping | None = None,
-    published: str | None = None,
-) -> Exhibit:
-    """A table or figure (`stage`) by the name of its kind; `params` are the kind's own fields.
+def declared(stage: str, kind: str, params: Mapping, title: str, *common: Any) -> Exhibit:
+    """A table or figure (`stage`) by the name of its kind.
+
+    Args:
+      params: the kind's own fields.
+      common: caption, labels and federations.
 
     Raises:
       ConfigError: for an unknown kind, or unknown or missing fields.
     """
     one_of(sorted(KINDS[stage]), kind, f"{stage} {title!r}: kind")
-    made, own = KINDS[stage][kind], params or {}
     try:
-        exhibit = made(title, caption, labels, federations, published=published, **own)
+        exhibit = KINDS[stage][kind](title, *common, **params)
     except TypeError as error:  # Python names the fields
         raise ConfigError(f"{stage} {title!r}: {error}") from None
     exhibit.check()

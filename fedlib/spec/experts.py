@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from fedlib.spec.exhibits import View
 from fedlib.spec.figures import Figure
+from fedlib.spec.trainings import Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +68,10 @@ class TablesOverTime(Figure):
     rows: str = "Label"
     values: str = "q(expert | label)"
 
-    def ends_too_early(self, run: Any) -> bool:
-        """Whether the run ends before the first round after which it records a table."""
-        rounds = run.params.get("table_rounds", ())
-        return bool(rounds) and min(rounds) > run.rounds
+    def narrowed(self, runs: Sequence[Run]) -> Self | None:
+        """Without runs that end before the first round after which they record a table."""
+        long = [run for run in runs if min(run.params.get("table_rounds") or [0]) <= run.rounds]
+        return super().narrowed(long)
 
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
         """The rounds that these runs reach."""

@@ -75,13 +75,13 @@ def interrupt(*_: object) -> NoReturn:
 def tell_interrupts() -> None:
     """Let an uncaught Ctrl-C print a line, as in `run`, and no traceback from now on."""
 
-    def tell(kind: type, error: BaseException, trace: object) -> None:
+    def say(kind: type, error: BaseException, trace: object) -> None:
         if issubclass(kind, KeyboardInterrupt):
             _fail("interrupted")
         else:
             sys.__excepthook__(kind, error, trace)
 
-    sys.excepthook = tell
+    sys.excepthook = say
 
 
 def json_argument(text: str, *needed: str) -> dict:
@@ -207,7 +207,7 @@ def tell(line: str) -> None:
     print(line, flush=True)
 
 
-class Stop:
+class Stop(AbstractContextManager["Stop"]):
     """Whether this process must stop after SIGTERM, Ctrl-C or SIGHUP; called after every round.
 
     A terminal that closes sends SIGHUP, unless nohup ignores it. A second Ctrl-C ends the process
@@ -225,10 +225,6 @@ class Stop:
     def __call__(self) -> bool:
         """Whether a signal has arrived."""
         return bool(self.signal)
-
-    def __enter__(self) -> "Stop":
-        """This object."""
-        return self
 
     def __exit__(self, kind, *_):
         """Exit a stopped process with 128 plus the number of the signal."""

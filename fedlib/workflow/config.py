@@ -22,6 +22,8 @@ MANY = 20  # names, of which a message shows the nearest only
 LONGEST = 255  # bytes in the name of a file or folder
 MAX_SEED = 2**32 - 1  # the largest seed that every generator accepts
 ADDRESSES = ("http://", "https://")
+# Snakemake would read "007" and "1e3" as numbers, and write to another folder.
+TAG = r"(?!0\d+$|\d+e\d+$|infinity$)[a-z0-9]{0,40}"
 
 Check = Callable[[str, object], object]  # of a key and its value; raises ConfigError
 
@@ -113,6 +115,12 @@ def check_choice(key: str, value: object, choices: Iterable, where: str = "known
         raise ConfigError(f"{key}: unknown {shown(value)}; {known}")
 
 
+def check_choices(key: str, values: Iterable, choices: Iterable, where: str) -> None:
+    """`check_choice` of each of the values."""
+    for value in values:
+        check_choice(key, value, choices, where)
+
+
 def check_count(key: str, value: object) -> None:
     """Raise ConfigError unless `value` is a whole number from 1 on."""
     if type(value) is not int or value < 1:
@@ -176,10 +184,7 @@ def _check_seeds(key: str, seeds: Iterable[int]) -> None:
 
 
 def _check_tag(key: str, tag: object) -> None:
-    # Snakemake would read "007" and "1e3" as numbers, and write to another folder.
-    if not isinstance(tag, str) or not re.fullmatch(
-        r"(?!0\d+$|\d+e\d+$|infinity$)[a-z0-9]{0,40}", tag
-    ):
+    if not isinstance(tag, str) or not re.fullmatch(TAG, tag):
         raise ConfigError(
             "tag must consist of at most 40 lower-case letters and digits, and not look like the "
             f"number 007 or 1e3, got {shown(tag)}"

@@ -12,7 +12,7 @@ from fedlib.run_spec import Tuning, check_types, is_file
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import own_methods
-from fedlib.workflow.config import check_choice, check_count, check_unique
+from fedlib.workflow.config import check_choice, check_choices, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
 from fedlib.workflow.provenance import registered
 
@@ -136,16 +136,13 @@ def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> No
     check_unique(f"{where}.labels", exhibit.labels)
     check_unique(f"{where}.federations", exhibit.federations)
     federations = [run.federation for run in paper.runs if run.label in exhibit.labels]
-    for federation in exhibit.federations:
-        check_choice(f"{where}.federations", federation, federations, "its labels run on")
+    check_choices(f"{where}.federations", exhibit.federations, federations, "its labels run on")
     labels = [run.label for run in paper.runs if run.federation in exhibit.federations]
-    for label in exhibit.labels:
-        check_choice(f"{where}.labels", label, labels, "its federations have runs")
+    check_choices(f"{where}.labels", exhibit.labels, labels, "its federations have runs")
     for name in exhibit.by_federation:
-        for federation in getattr(exhibit, name) or ():
-            check_choice(f"{where}.{name}", federation, exhibit.federations, "it shows")
-    for label in exhibit.named():
-        check_choice(f"{where}.labels", label, exhibit.labels, "it shows")
+        given = getattr(exhibit, name) or ()
+        check_choices(f"{where}.{name}", given, exhibit.federations, "it shows")
+    check_choices(f"{where}.labels", exhibit.named(), exhibit.labels, "it shows")
 
 
 def common_seeds(paper: Paper, runs: Iterable[Run]) -> list[int]:

@@ -72,13 +72,10 @@ MAKERS |= {x: stage for stage, kinds in RESULTS.items() for kind in kinds for x 
 WILDCARDS = {
     "paper": r"[a-z0-9_]+",
     "dataset": r"[a-z0-9_]+(?:-[\w.-]+)?",
-    "federation": r"[a-z0-9_.-]+",
-    "replicate": r"(?:/seed\d+)?",
-    "for_seed": r"(?:/seed\d+)?",
-    "label": r"[a-z0-9_.-]+",
-    "table": r"[a-z0-9_-]+",
-    "figure": r"[a-z0-9_-]+",
+    **dict.fromkeys(("federation", "label"), r"[a-z0-9_.-]+"),
+    **dict.fromkeys(("table", "figure"), r"[a-z0-9_-]+"),
     "seed": r"\d+",
+    **dict.fromkeys(("replicate", "for_seed"), r"(?:/seed\d+)?"),
 }
 
 

@@ -30,12 +30,11 @@ from functools import cache
 from pathlib import Path
 
 from fedlib import files, run_spec, seals
-from fedlib.environment import cache_folder
+from fedlib.environment import ROOT, cache_folder
 from fedlib.errors import StaleCodeError
 from fedlib.workflow import own_files, syntax
 
 PACKAGE = __name__.partition(".")[0]
-ROOT = Path(__file__).resolve().parents[2]
 
 # Modules that change no number: they read command lines, choose GPUs, write files and show
 # progress. No digest contains them, so editing one repeats nothing. A test checks that they import

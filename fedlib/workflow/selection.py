@@ -10,7 +10,7 @@ from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run, RunName
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import declarations, overrides, own_methods
-from fedlib.workflow.config import DEFAULTS, check, check_choice, check_unique, normalised
+from fedlib.workflow.config import DEFAULTS, check, check_choices, check_unique, normalised
 from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
 
@@ -166,11 +166,9 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
     where = f"{' and '.join(paper.name for paper in declared)} at scale {config['scale']}"
     for key, attribute in (("federations", "federation"), ("labels", "label")):
         choices = sorted({getattr(run, attribute) for run in runs})
-        for value in config[key] or ():
-            check_choice(key, value, choices, where)
+        check_choices(key, config[key] or (), choices, where)
     known = [str(name) for paper in declared for name in paper.named()]
-    for name in config["runs"] or ():
-        check_choice("runs", name, known, where)
+    check_choices("runs", config["runs"] or (), known, where)
     whole = {**config, "rounds": None}
     longest = max((run.rounds for one in declared for run in selected(one, whole).runs), default=0)
     if longest and (config["rounds"] or 0) > longest:
@@ -184,7 +182,7 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
         dataset, separator, source = choice.partition(":")
         if not (separator and source):
             raise ConfigError(f"sources: {choice!r} is not DATASET:SOURCE, such as femnist:leaf")
-        check_choice("sources", dataset, sorted(named), f"with several sources {where}")
+        check_choices("sources", [dataset], sorted(named), f"with several sources {where}")
     empty = [paper.name for paper in declared if not selected(paper, config).runs]
     if empty and (config["papers"] and not config["runs"] or len(empty) == len(declared)):
         raise ConfigError(f"papers: {empty[0]} has no run left that all filters select")

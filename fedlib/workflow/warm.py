@@ -22,15 +22,14 @@ VARIABLE = "FEDLIB_WARM"
 HERE = Path(__file__).resolve().parent
 
 # Imports of each server's scripts, and no others, because a result records its loaded libraries.
-_EXHIBITS = (
-    *("pandas", "pyarrow.dataset", "pyarrow.parquet", "h5py", "scipy.stats", "tabulate"),
-    *("matplotlib.figure", "matplotlib.style", "matplotlib.backends.backend_agg"),
-    *("matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg"),
-)
 KINDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("tune", "train", "evaluate"): ("torch", "h5py", "numpy.random"),
     ("partition",): ("h5py", "sklearn.datasets"),
-    ("metrics", "table", "figure", "report"): _EXHIBITS,
+    ("metrics", "table", "figure", "report"): (
+        *("pandas", "pyarrow.dataset", "pyarrow.parquet", "h5py", "scipy.stats", "tabulate"),
+        *("matplotlib.figure", "matplotlib.style", "matplotlib.backends.backend_agg"),
+        *("matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg"),
+    ),
 }
 
 

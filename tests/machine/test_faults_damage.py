@@ -131,87 +131,72 @@ def tabled(paper) -> Callable[[], object]:
     return made
 
 
-def of_run(name: str, reader: Callable) -> Callable:
-    def case(request) -> Case:
-        run = request.getfixturevalue("run")
-        path = run[0].parent / name
-        named = "checkpoints" if "kept" in name else path.name
-        return Case(path, reader(run), named)
-
-    return case
+def of_run(request, name: str, reader: Callable) -> Case:
+    run = request.getfixturevalue("run")
+    path = run[0].parent / name
+    named = "checkpoints" if "kept" in name else path.name
+    return Case(path, reader(run), named)
 
 
-def of_paper(name: str) -> Callable:
-    def case(request) -> Case:
-        folder, exhibit = request.getfixturevalue("paper")
-        path = folder / name
-        reads = collected(folder / "runs", exhibit) if name.startswith("runs") else None
-        return Case(path, reads or tabled((folder, exhibit)), path.name)
-
-    return case
+def of_paper(request, name: str) -> Case:
+    folder, exhibit = request.getfixturevalue("paper")
+    path = folder / name
+    reads = collected(folder / "runs", exhibit) if name.startswith("runs") else None
+    return Case(path, reads or tabled((folder, exhibit)), path.name)
 
 
-def of_report(name: str) -> Callable:
-    def case(request) -> Case:
-        project = made_up_report.project(request.getfixturevalue("tmp_path"))
+def of_report(request, name: str) -> Case:
+    project = made_up_report.project(request.getfixturevalue("tmp_path"))
 
-        def made():
-            content = gather(project.spec, project.results, project.figures)
-            return as_markdown.page(content, project.root / "R.md"), as_html.page(content)
+    def made():
+        content = gather(project.spec, project.results, project.figures)
+        return as_markdown.page(content, project.root / "R.md"), as_html.page(content)
 
-        path = project.results / "tables/pfedmm" / name
-        return Case(path, made, path.name)
-
-    return case
+    path = project.results / "tables/pfedmm" / name
+    return Case(path, made, path.name)
 
 
-def of_weights(name: str) -> Callable:
-    def case(request) -> Case:
-        folder = request.getfixturevalue("tmp_path")
-        (folder / "set").mkdir()
-        (folder / "set/weights.pth").write_bytes(bytes(range(256)) * 8)
-        entry = {"path": "set/weights.pth", "sha256": digest(folder / "set/weights.pth")}
-        seals.write_json(folder / "set.json", {"dataset": "set", "files": [entry]})
-        return Case(folder / name, lambda: digest(verified_file(folder / "set.json")), name)
-
-    return case
+def of_weights(request, name: str) -> Case:
+    folder = request.getfixturevalue("tmp_path")
+    (folder / "set").mkdir()
+    (folder / "set/weights.pth").write_bytes(bytes(range(256)) * 8)
+    entry = {"path": "set/weights.pth", "sha256": digest(folder / "set/weights.pth")}
+    seals.write_json(folder / "set.json", {"dataset": "set", "files": [entry]})
+    return Case(folder / name, lambda: digest(verified_file(folder / "set.json")), name)
 
 
-def of_pack(name: str) -> Callable:
-    def case(request) -> Case:
-        folder, _ = request.getfixturevalue("paper")
-        pack = request.getfixturevalue("tmp_path")
-        spec = {"name": "main", "federations": [{}], "runs": [{}]}
-        shown = [packs.Packed("table", spec, True)]
-        packs.write(pack, folder / "metrics.parquet", folder / "clients.parquet", shown)
+def of_pack(request, name: str) -> Case:
+    folder, _ = request.getfixturevalue("paper")
+    pack = request.getfixturevalue("tmp_path")
+    spec = {"name": "main", "federations": [{}], "runs": [{}]}
+    shown = [packs.Packed("table", spec, True)]
+    packs.write(pack, folder / "metrics.parquet", folder / "clients.parquet", shown)
 
-        def made():
-            numbers, clients, exhibits = packs.read(pack)
-            both = [frames.read_parquet(file).to_csv() for file in (numbers, clients)]
-            return json.dumps([list(one) for one in exhibits]), both
+    def made():
+        numbers, clients, exhibits = packs.read(pack)
+        both = [frames.read_parquet(file).to_csv() for file in (numbers, clients)]
+        return json.dumps([list(one) for one in exhibits]), both
 
-        return Case(pack / name, made, name)
-
-    return case
+    return Case(pack / name, made, name)
 
 
-CASES = {
-    "shard": of_run("toy.h5", evaluated),
-    "manifest": of_run("toy.json", evaluated),
-    "state": of_run("run/state.pt", evaluated),
-    "history, evaluated": of_run("run/history.h5", evaluated),
-    "checkpoint.json": of_run("run/kept/checkpoint.json", trained),
-    "checkpoint": of_run(f"run/kept/state-{ROUNDS - 1}.pt", trained),
-    "history, collected": of_paper("runs/emnist/fedavg/seed1/history.h5"),
-    "evaluation": of_paper("runs/emnist/fedavg/seed1/evaluation.h5"),
-    "metrics.parquet": of_paper("metrics.parquet"),
-    "clients.parquet": of_paper("clients.parquet"),
-    "table, text": of_report("main.json"),
-    "table, numbers": of_report("main.csv"),
-    "receipt of weights": of_weights("set.json"),
-    "weights": of_weights("set/weights.pth"),
-    "pack, metrics": of_pack("metrics.parquet"),
-    "pack, exhibits": of_pack("exhibits.json"),
+CASES = {  # a function that makes the case, and its arguments
+    "shard": (of_run, "toy.h5", evaluated),
+    "manifest": (of_run, "toy.json", evaluated),
+    "state": (of_run, "run/state.pt", evaluated),
+    "history, evaluated": (of_run, "run/history.h5", evaluated),
+    "checkpoint.json": (of_run, "run/kept/checkpoint.json", trained),
+    "checkpoint": (of_run, f"run/kept/state-{ROUNDS - 1}.pt", trained),
+    "history, collected": (of_paper, "runs/emnist/fedavg/seed1/history.h5"),
+    "evaluation": (of_paper, "runs/emnist/fedavg/seed1/evaluation.h5"),
+    "metrics.parquet": (of_paper, "metrics.parquet"),
+    "clients.parquet": (of_paper, "clients.parquet"),
+    "table, text": (of_report, "main.json"),
+    "table, numbers": (of_report, "main.csv"),
+    "receipt of weights": (of_weights, "set.json"),
+    "weights": (of_weights, "set/weights.pth"),
+    "pack, metrics": (of_pack, "metrics.parquet"),
+    "pack, exhibits": (of_pack, "exhibits.json"),
 }
 # HDF5 and zip archives have bytes that nobody reads, and only the first are checked by content.
 MAY_BE_HARMLESS = {"shard"}
@@ -220,7 +205,8 @@ MAY_BE_HARMLESS = {"shard"}
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_damaged_file_is_refused_by_name_or_makes_no_difference(name, request, capfd, tally):
-    case = CASES[name](request)
+    of, *about = CASES[name]
+    case = of(request, *about)
     right, content = case.made(), case.path.read_bytes()
     capfd.readouterr()
     try:

@@ -115,12 +115,8 @@ def test_a_file_of_the_configuration(tmp_path, tally, data):
     whole = yaml.safe_dump(config.DEFAULTS | {"papers": ["pfedmm"]}).encode()
     path = tmp_path / "x.yaml"
     path.write_bytes(data.draw(changed(whole)))
-
-    def use():
-        Plan(config.read([path]))
-
     # What is wrong is in the file, or in a value of it.
-    refused(tally, "configuration file", use)
+    refused(tally, "configuration file", lambda: Plan(config.read([path])))
 
 
 BOMB = "[&a [x,x,x,x,x,x,x,x,x]" + "".join(  # within a known key: an unknown one is refused before

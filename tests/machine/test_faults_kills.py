@@ -14,10 +14,8 @@ import pytest
 import stages
 import torch
 import workflow
+from commands import smoke_plan
 from faults import at_length, said
-
-from fedlib.workflow.config import read
-from fedlib.workflow.plan import Plan
 
 pytestmark = [
     pytest.mark.slow,
@@ -26,7 +24,7 @@ pytestmark = [
 ]
 
 NARROWED = ["rounds=12", "labels=fedem", "seeds=[0,1]"]
-PLAN = Plan(read([workflow.ROOT / "config.yaml", workflow.ROOT / workflow.SMOKE], NARROWED))
+PLAN = smoke_plan(*NARROWED)
 TARGETS = [PLAN.path("metrics_csv", paper="pfedmm")]
 COMMAND = [sys.executable, "-m", "snakemake", "--nocolor", *TARGETS]
 COMMAND += workflow.smoke("--config", *NARROWED)

@@ -14,10 +14,9 @@ import pytest
 import workflow
 from faults import at_length, often, said
 
-from fedlib.workflow.config import read
-from fedlib.workflow.plan import Plan
+from fedlib.workflow.layout import RESULTS
 
-PLAN = Plan(read([workflow.ROOT / "config.yaml", workflow.ROOT / workflow.SMOKE]))
+PLAN = commands.smoke_plan()
 RUN = {"paper": "pfedmm", "federation": "digits", "label": "fedem", "seed": "0"}
 JOBS = {
     "partition": {"paper": "pfedmm", "federation": "digits"},
@@ -28,15 +27,8 @@ JOBS = {
     "figure": {"paper": "pfedmm", "figure": "accuracy_over_rounds"},
     "report": {},
 }
-OUTPUTS = {
-    "partition": ("shards", "manifest"),
-    "train": ("state", "history", "checkpoints"),
-    "evaluate": ("evaluation",),
-    "metrics": ("metrics", "metrics_csv", "clients"),
-    "table": ("table_csv", "table_md", "table_tex", "table_json"),
-    "figure": ("figure_pdf", "figure_png", "figure_svg", "figure_json"),
-    "report": ("report", "report_html"),
-}
+OUTPUTS = {stage: sum(RESULTS[stage], ()) for stage in JOBS}
+OUTPUTS["train"] += ("checkpoints",)
 PAGE = os.sysconf("SC_PAGE_SIZE")  # a file system in memory has so many bytes, or twice, ...
 stages = pytest.mark.parametrize("stage", JOBS)
 needs_root = pytest.mark.skipif(

@@ -12,19 +12,8 @@ from fedlib.workflow.provenance import PACKAGE, ROOT, imports
 # What the modules of a package may import of the others, by package; a module at the top of
 # fedlib stands for itself. Everything may import the ground.
 GROUND = {
-    "draws",
-    "environment",
-    "errors",
-    "fields",
-    "files",
-    "hdf5",
-    "locks",
-    "mapped",
-    "run_spec",
-    "seals",
-    "spec",
-    "streams",
-    "tree",
+    *("draws", "environment", "errors", "fields", "files", "hdf5", "locks", "mapped"),
+    *("run_spec", "seals", "spec", "streams", "tree"),
 }
 ROOMS = {
     "federation": set(),
@@ -154,7 +143,7 @@ def test_a_method_knows_nothing_of_devices(module):
 
 # Lines of code, without comments and docstrings. One in, one out: what is added takes the place of
 # something.
-BUDGETS = {("fedlib", "scripts"): 30_300, ("tests",): 24_500}
+BUDGETS = {("fedlib", "scripts"): 30_200, ("tests",): 24_450}
 
 
 def code_lines(text):

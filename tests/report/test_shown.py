@@ -24,11 +24,11 @@ CRITERION = {"title": "A", "source": "B", "kind": "between", "at_least": 0}
 
 
 def exhibit(kind="views", **params):
-    return declared("table", kind, "A title", "A caption.", ("fedavg",), ("digits",), params)
+    return declared("table", kind, params, "A title", "A caption.", ("fedavg",), ("digits",))
 
 
 def figure(kind, **params):
-    return declared("figure", kind, "A title", "A caption.", ("fedavg",), ("digits",), params)
+    return declared("figure", kind, params, "A title", "A caption.", ("fedavg",), ("digits",))
 
 
 @pytest.mark.parametrize(
@@ -162,6 +162,6 @@ def test_a_row_of_methods_keeps_the_runs_that_are_left():
     left = rows_left((*rows, pick), [toy_run(label="fedavg")])
     assert left == [rows[0]]  # a pick is of all its runs
     two, words = ("fedavg", "local"), "All. Pick: of two runs."
-    whole = declared("figure", "regret", "A", words, two, ("digits",), {"rows": (*rows, pick)})
+    whole = declared("figure", "regret", {"rows": (*rows, pick)}, "A", words, two, ("digits",))
     assert whole.narrowed([toy_run(label=x) for x in two]).caption == words
     assert whole.narrowed([toy_run(label="fedavg")]).caption == "All."

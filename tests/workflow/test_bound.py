@@ -15,19 +15,16 @@ import dry_runs
 import pytest
 import stages
 import workflow
+from commands import smoke_plan
 
-from fedlib.workflow import config, freshness, provenance, shell
+from fedlib.workflow import freshness, provenance, shell
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.plan import Plan
 
 pytestmark = pytest.mark.slow
 
 
-def planned(*words: str) -> Plan:
-    return Plan(config.read([workflow.ROOT / "config.yaml", workflow.ROOT / workflow.SMOKE], words))
-
-
-PLAN = planned()
+PLAN = smoke_plan()
 # In folders of their own: another tag, older data, and other runs of the same settings.
 OTHERS = {
     "other": ["tag=other", "rounds=1", "seeds=[1]"],
@@ -70,7 +67,7 @@ class Swap(NamedTuple):
         ]
 
 
-PLANS = {name: planned(*words) for name, words in OTHERS.items()}
+PLANS = {name: smoke_plan(*words) for name, words in OTHERS.items()}
 METRICS, EVALUATE, TRAIN = ("metrics", PAPER), ("evaluate", RUN), ("train", RUN)
 REPORT = ("report", {})
 SWAPS = {
@@ -175,13 +172,11 @@ def test_a_file_of_something_else_is_refused_by_its_reader_and_made_again(
 
 def would_run(folder: Path, *words: str, config: tuple[str, ...] = ()) -> set[str]:
     """Rules of jobs that Snakemake would run, as "train digits/fedem/1" where they are of a run."""
-    given = [*words, *workflow.smoke(*(("--config", *config) if config else ()))]
-    code, output = workflow.dry_run(folder, given)
-    assert code == 0, output
+    given = [*words, *(("--config", *config) if config else ())]
     keys = ("federation", "label", "seed")
     return {
         " ".join([x.rule, "/".join(x.wildcards[k] for k in keys if k in x.wildcards)]).strip()
-        for x in dry_runs.parse(output)
+        for x in dry_runs.planned(folder, *given)
     }
 
 
@@ -205,7 +200,7 @@ RUNS = {
 def test_a_folder_of_fewer_rounds_under_another_name_is_made_anew(copy):
     (copy / "results/demo-smoke").rename(copy / "results/demo-q9")
     shutil.rmtree(copy / "results/demo-q9/tables")
-    table = planned("tag=q9", "rounds=9").path("table_md", **TABLE)
+    table = smoke_plan("tag=q9", "rounds=9").path("table_md", **TABLE)
     assert would_run(copy, table, config=("tag=q9", "rounds=9")) == RUNS | {"metrics", "table"}
 
 

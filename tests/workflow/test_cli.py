@@ -13,8 +13,7 @@ from fedlib.cli import arguments, make, run
 from fedlib.errors import ConfigError
 from fedlib.workflow import command
 from fedlib.workflow.plan import Plan
-
-ROOT = Path(__file__).resolve().parents[2]
+from fedlib.workflow.provenance import ROOT
 
 
 def read(target: str, **values: str):
@@ -189,14 +188,6 @@ def content(folder: Path) -> list[str]:
 
 # -- make ---------------------------------------------------------------------------------
 
-LOCK = "requirements/main.lock"
-
-
-def copied(folder, part):
-    """The copy of a file of this checkout in another."""
-    (folder / part).parent.mkdir(parents=True, exist_ok=True)
-    return shutil.copy2(ROOT / part, folder / part)
-
 
 @pytest.fixture
 def checkout(tmp_path):
@@ -204,27 +195,23 @@ def checkout(tmp_path):
     folder = tmp_path / "checkout"
     for part in ("fedlib", "scripts"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for part in ("Makefile", "config.yaml", LOCK):
-        copied(folder, part)
+    for part in ("Makefile", "config.yaml", "requirements/main.lock"):
+        (folder / part).parent.mkdir(exist_ok=True)
+        shutil.copy2(ROOT / part, folder / part)
     (folder / ".venv/bin").mkdir(parents=True)
     python = folder / ".venv/bin/python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    installed = subprocess.run(
-        ["make", "-pn", "help"], cwd=folder, env=clean_environment(), capture_output=True, text=True
-    )
+    installed = run_make(folder, "-pn", "help")
     (folder / re.search(r"^STAMP := (\S+)$", installed.stdout, re.M)[1]).touch()
     (tmp_path / "x").mkdir()
     return folder
 
 
-def clean_environment() -> dict:
-    ours = {*make.DEFAULTS, "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PYTHON", "TORCH"}
-    return {name: value for name, value in os.environ.items() if name not in ours}
-
-
 def run_make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    environment = clean_environment() | {"PYTHONDONTWRITEBYTECODE": "1"}
+    ours = {*make.DEFAULTS, "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PYTHON", "TORCH"}
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return subprocess.run(
         ["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True
     )

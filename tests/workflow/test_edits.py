@@ -74,14 +74,7 @@ def test_an_edit_of_a_model_repeats_the_runs_that_train_it(model):
 
 @pytest.mark.parametrize(
     "module",
-    [
-        "engine/cohort",
-        "engine/executors",
-        "engine/graphs",
-        "engine/fingerprint",
-        "run/scoring",
-        "tree",
-    ],
+    "engine/cohort engine/executors engine/graphs engine/fingerprint run/scoring tree".split(),
 )
 def test_an_edit_of_what_may_have_computed_any_run_repeats_all(module):
     # Which executor computed a run is no part of its specification: each of them may have.

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from fedlib.workflow import provenance
-
-ROOT = Path(__file__).resolve().parents[2]
+from fedlib.workflow.provenance import ROOT
 
 # Where conda, or an import statement, has another name for what pip calls a package.
 PIP_NAME = {

@@ -102,26 +102,25 @@ def test_what_is_done_costs_nothing_and_stays_selected(plan):
     assert [*narrowed.papers["toy"].tables] == ["main"]
 
 
+JOB = {"paper": "toy", "federation": "digits", "label": "fedavg"}
+
+
 def test_a_tuning_takes_as_long_as_its_trials_and_their_evaluations():
-    job = {"paper": "toy", "federation": "digits", "label": "fedavg"}
     tuning = {"trials": 8, "rates": [0.1, 1], "seed": 1}
-    assert estimates().seconds("tune", job, tuning) == pytest.approx(8 * 90)
-    assert estimates().seconds("tune", job, tuning | {"rung": True}) == pytest.approx(4 * 90)
+    assert estimates().seconds("tune", JOB, tuning) == pytest.approx(8 * 90)
+    assert estimates().seconds("tune", JOB, tuning | {"rung": True}) == pytest.approx(4 * 90)
     fine = tuning | {"protocol": "fine_tuned"}
-    assert estimates().seconds("tune", job, fine) == pytest.approx(8 * (90 + 10))
-    assert Estimates().seconds("tune", job, tuning) == math.inf
+    assert estimates().seconds("tune", JOB, fine) == pytest.approx(8 * (90 + 10))
+    assert Estimates().seconds("tune", JOB, tuning) == math.inf
 
 
 def test_schedulers_are_asked_for_spare_memory_and_thrice_the_time():
-    job = {"paper": "toy", "federation": "digits", "label": "fedavg"}
-    asked = {
-        stage: estimates().megabytes(stage, job) for stage in ("train", "evaluate", "partition")
-    }
-    assert asked == {"train": 2500, "evaluate": 1000, "partition": 4000}
-    assert estimates().minutes("train", job) == 5  # 3 * 90 s
-    assert estimates().minutes("evaluate", job) == 1  # 3 * 10 s
-    assert Estimates().megabytes("train", job) == 4000
-    assert [Estimates().minutes(stage, job) for stage in TIMED] == [480, 60]
+    for stage, mb in {"train": 2500, "evaluate": 1000, "partition": 4000}.items():
+        assert estimates().megabytes(stage, JOB) == mb
+    assert estimates().minutes("train", JOB) == 5  # 3 * 90 s
+    assert estimates().minutes("evaluate", JOB) == 1  # 3 * 10 s
+    assert Estimates().megabytes("train", JOB) == 4000
+    assert [Estimates().minutes(stage, JOB) for stage in TIMED] == [480, 60]
 
 
 def test_a_plan_tells_times_by_stage_and_cell(plan):

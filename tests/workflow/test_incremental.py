@@ -5,20 +5,21 @@ import os
 import shutil
 from pathlib import Path
 
+import commands
 import dry_runs
 import pytest
 import workflow
 import yaml
 
-from fedlib.workflow import config, freshness
+from fedlib.workflow import freshness
 from fedlib.workflow.layout import RESULTS, STAGES
-from fedlib.workflow.plan import Plan
+from fedlib.workflow.plan import SHOWING, Plan
 
 pytestmark = pytest.mark.slow
 
 PAPER = "pfedmm"
 DECLARATION = f"fedlib/papers/{PAPER}/__init__.py"
-PLAN = Plan(config.read([workflow.ROOT / "config.yaml", workflow.ROOT / workflow.SMOKE]))
+PLAN = commands.smoke_plan()
 
 
 def names(plan: Plan, *stages: str, **wildcards: object) -> set[str]:
@@ -35,19 +36,13 @@ def name(rule: str, wildcards: dict) -> str:
     return f"{rule} {job}{wildcards.get('replicate', '')}"
 
 
-EXHIBITS = ("table", "figure", "report")
-AFTER_RUNS = ("metrics", *EXHIBITS)
 RUNS = ("train", "evaluate")
-FEDEM = names(PLAN, *RUNS, label="fedem") | names(PLAN, *AFTER_RUNS)
+FEDEM = names(PLAN, *RUNS, label="fedem") | names(PLAN, *SHOWING)
 
 
 def would_run(folder, *arguments: str) -> set[str]:
     """What a dry run says that would run."""
-    code, output = workflow.dry_run(folder, workflow.smoke(*arguments))
-    assert code == 0, output
-    jobs = dry_runs.parse(output)
-    assert jobs or "Nothing to be done" in output, output
-    return {name(job.rule, job.wildcards) for job in jobs}
+    return {name(job.rule, job.wildcards) for job in dry_runs.planned(folder, *arguments)}
 
 
 def append(folder, file: str, text: str) -> None:
@@ -55,14 +50,8 @@ def append(folder, file: str, text: str) -> None:
         target.write(text)
 
 
-def replace(folder, file: str, old: str, new: str) -> None:
-    text = (folder / file).read_text(encoding="utf-8")
-    assert old in text, f"{file} does not contain {old!r}"
-    (folder / file).write_text(text.replace(old, new), encoding="utf-8")
-
-
 def redeclare(folder, change: str) -> None:
-    """Change what the paper declares by a statement about `paper`, using `replace` and `run`s."""
+    """Change fields of the declared paper; `change` may use `paper` and `_replace`."""
     append(
         folder,
         DECLARATION,
@@ -167,7 +156,7 @@ def test_what_is_shown_is_made_again_where_it_changes(folder):
 def test_a_selection_trains_what_is_new_and_repeats_what_shows_it(folder):
     assert would_run(folder, "--config", "labels=fedem") == set()
     more = Plan(PLAN.config | {"seeds": [0, 1, 2]})
-    expected = names(more, *RUNS, seed=2) | names(more, *AFTER_RUNS)
+    expected = names(more, *RUNS, seed=2) | names(more, *SHOWING)
     assert would_run(folder, "--config", "seeds=[0,1,2]") == expected
 
 
@@ -175,7 +164,7 @@ def test_an_edit_repeats_the_selected_runs_alone_and_the_others_stay_in_tables(f
     append(folder, "fedlib/engine/cohort.py", "\nEDITED = 1\n")
     runs = Plan(PLAN.config | {"labels": ["fedem"]})
     found = would_run(folder, "--config", "labels=fedem")
-    assert found == names(runs, *RUNS, *AFTER_RUNS)
+    assert found == names(runs, *RUNS, *SHOWING)
 
 
 # --- Files ----------------------------------------------------------------------------------------
@@ -187,7 +176,7 @@ def test_a_deleted_file_of_a_run_is_missed_and_made_again(folder):
     (folder / state).unlink()
     assert would_run(folder, state) == names(PLAN, "train", label="fedem", seed=1)
     expected = names(PLAN, *RUNS, label="fedem", seed=1)
-    assert would_run(folder) == expected | names(PLAN, *AFTER_RUNS)
+    assert would_run(folder) == expected | names(PLAN, *SHOWING)
 
 
 def test_deleted_metrics_are_made_again_and_a_plan_says_what_follows(folder, monkeypatch):
@@ -197,7 +186,7 @@ def test_deleted_metrics_are_made_again_and_a_plan_says_what_follows(folder, mon
         path.rename(path.with_suffix(".kept"))
         assert would_run(folder) >= names(PLAN, "metrics")
         listed = {x.stage for x in freshness.list_open_jobs(PLAN, freshness.check(PLAN), RESULTS)}
-        assert listed == {*AFTER_RUNS}
+        assert listed == {*SHOWING}
         path.with_suffix(".kept").rename(path)
 
 

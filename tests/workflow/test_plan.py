@@ -313,14 +313,8 @@ def wrong(**changes):
         ({"seeds": (0, -1)}, "papers.toy.seeds must be 0 or more, got -1"),
         ({"seeds": (0, "a")}, "papers.toy.seeds must be a list, each of it a whole number, got"),
         ({"runs": [toy_run(), toy_run()]}, "papers.toy.runs: 'digits/fedavg' is given 2 times"),
-        (
-            {"runs": [toy_run(label="a/b", method="fedavg")]},
-            "papers.toy.runs: the name 'a/b' must match",
-        ),
-        (
-            {"runs": [toy_run(label="..", method="fedavg")]},
-            "papers.toy.runs: the name '..' must match",
-        ),
+        ({"runs": [toy_run(label="a/b", method="fedavg")]}, "toy.runs: the name 'a/b' must match"),
+        ({"runs": [toy_run(label="..", method="fedavg")]}, "toy.runs: the name '..' must match"),
         ({"runs": [toy_run(method="fedm")]}, r"\[digits/fedavg\].method: unknown 'fedm'; .*fedem"),
         ({"runs": [toy_run(model="cnn")]}, r"\[digits/fedavg\].model: unknown 'cnn'; .*mlp"),
         ({"runs": [toy_run(weights="imagenet")]}, r"avg\].weights: unknown 'imagenet'"),

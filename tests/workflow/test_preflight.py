@@ -220,14 +220,11 @@ def test_a_users_file_may_print_and_assert(tmp_path, most, answer):
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_own_data_without_a_source_are_refused_by_what_is_missing(declare, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    data = Data("mine", "own", {"kind": "iid", "num_clients": 4}, 0, "", "")
-    changed = {"data": (data,), "runs": (run(federation="mine"),), "tables": {}, "figures": {}}
-    declare(toy=lambda scale: replace(toy_paper(scale), **changed))
+def test_own_data_without_a_source_are_refused_by_what_is_missing(plan):
+    made = plan(run(federation="mine"), **OWN | {"data": (replace(*OWN["data"], params={}),)})
     Path("data/raw/own").mkdir(parents=True)
     with pytest.raises(ConfigError, match=r"data\[mine\]: data set own needs .* .source."):
-        preflight.check(Plan({}))
+        preflight.check(made)
 
 
 def test_the_trial_of_a_users_file_is_of_the_data_as_they_are_wherever_it_is_declared(

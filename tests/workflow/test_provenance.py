@@ -9,8 +9,7 @@ import pytest
 from fedlib import run_spec
 from fedlib.errors import StaleCodeError
 from fedlib.workflow import provenance
-
-ROOT = Path(__file__).resolve().parents[2]
+from fedlib.workflow.provenance import ROOT
 
 
 @pytest.fixture

@@ -215,13 +215,13 @@ def test_a_figure_of_what_is_recorded_later_is_left_out_and_that_is_told(declare
 
 
 BOTH = ("digits", "mnist")
-Y = AccuracyOverRounds("T", "C.", ("fedavg", "fedem", "local"), BOTH)
-RUNS_OF_DIGITS = [f"toy/digits/{label}" for label in ("fedavg", "fedem", "local")]
-RUNS_OF_DIGITS += ["toy/mnist/fedavg"]
+THREE = ("fedavg", "fedem", "local")
+Y = AccuracyOverRounds("T", "C.", THREE, BOTH)
+RUNS_OF_DIGITS = [*(f"toy/digits/{label}" for label in THREE), "toy/mnist/fedavg"]
 GROUPS = [["fedavg"], ["fedem", "local"]]
 AGAINST = {"of": "fedem", "groups": [{"title": "", "labels": x, "gain": ""} for x in GROUPS]}
 DIFFERENCE = {"columns": [{"federation": "mnist", "minus": "digits", "title": "Difference"}]}
-ROWS = [{"title": label.upper(), "labels": [label]} for label in ("fedavg", "fedem", "local")]
+ROWS = [{"title": label.upper(), "labels": [label]} for label in THREE]
 CONTRASTS = {"rows": ROWS, "of": ["FEDEM"], "against": ["LOCAL", "FEDAVG"]}
 SWEPT = {"methods": ["fedavg"], "parameter": "num_clients"}
 BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": ["a", "b"]}
@@ -247,11 +247,10 @@ BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": [
 def test_what_has_nothing_left_to_compare_is_left_out_and_said(
     declare, kind, params, selection, left
 ):
-    runs = [toy_run(f, label) for f in BOTH for label in ("fedavg", "fedem", "local")]
-    labels = ("fedavg", "fedem", "local")
+    runs = [toy_run(f, label) for f in BOTH for label in THREE]
     stage = "table" if kind in KINDS["table"] else "figure"
     exhibits = {"table": {}, "figure": {"y": Y}}
-    exhibits[stage]["x"] = declared(stage, kind, "T", "C.", labels, BOTH, params)
+    exhibits[stage]["x"] = declared(stage, kind, params, "T", "C.", THREE, BOTH)
     declare(toy=toy_paper(runs=runs, tables=exhibits["table"], figures=exhibits["figure"]))
     plan = Plan({"tag": "part"} | selection)
     found = (plan.papers["toy"].tables | plan.papers["toy"].figures).get("x")

@@ -26,13 +26,13 @@ from fedlib.cli import spec
 from fedlib.engine.device import total_memory
 from fedlib.errors import ConfigError, DataError
 from fedlib.results import RunResult
-from fedlib.workflow import config, freshness, gpu
+from fedlib.workflow import freshness, gpu
 from fedlib.workflow.gpu import device, lease, slots_per_device, visible
 from fedlib.workflow.plan import Plan
 
 ROOT = workflow.ROOT
 PAPER, LABEL = "pfedmm", "fedem"
-PLAN = Plan(config.read([ROOT / "config.yaml", ROOT / workflow.SMOKE]))
+PLAN = commands.smoke_plan()
 JOB = {"paper": PAPER, "federation": "digits", "label": LABEL, "seed": 0}
 slow = pytest.mark.slow
 
@@ -220,8 +220,8 @@ def test_a_plan_lists_the_jobs_of_a_dry_run(folder, monkeypatch):
     ours, other = (PLAN.path("evaluation", **JOB | {"seed": seed}) for seed in (0, 1))
     (folder / other).write_bytes((folder / ours).read_bytes())
     listed = freshness.list_open_jobs(PLAN, freshness.check(PLAN), freshness.RESULTS)
-    _, output = workflow.dry_run(folder, workflow.smoke())
-    dry = Counter((job.rule, *sorted(job.wildcards.values())) for job in dry_runs.parse(output))
+    planned = dry_runs.planned(folder)
+    dry = Counter((job.rule, *sorted(job.wildcards.values())) for job in planned)
     assert Counter((x.stage, *sorted(map(str, x.job.values()))) for x in listed) == dry
     assert {"train", "evaluate", "metrics", "table", "report"} <= {x.stage for x in listed}
 
@@ -532,8 +532,7 @@ def test_what_would_run_is_told_with_reasons_and_times(folder):
     assert ("evaluate", "3", "2 code changed, 1 follows from the above") in found
     assert ("metrics", "1", "follows from the above") in found
     assert re.search(r"^Estimated core time on .*: [\d.]+ (s|min), ", done.stdout, re.M)
-    _, output = workflow.dry_run(folder, workflow.smoke())
-    expected = Counter(job.rule for job in dry_runs.parse(output))
+    expected = Counter(job.rule for job in dry_runs.planned(folder))
     assert {stage: int(number) for stage, number, _ in found} == expected
 
 

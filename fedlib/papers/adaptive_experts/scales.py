@@ -14,8 +14,6 @@ from fedlib.spec import Data
 # Of the partitions; every trial draws new ones, as in the official code, which has no seed (X15).
 SEED = 12345
 ROUNDS = 500  # stage A of the tuning, section 6.3; the configurations' 100 are too few
-# Scores of all clusters by all clients, as in ten rounds of training; tables show the end alone.
-EVALUATE_EVERY = 50
 PS = (0.2, 0.4, 0.6, 0.8, 1.0)  # Table 2
 MANY_CLUSTERS = of_clusters(1, 2, 3, 4, 5, 7, 8)  # Figure 4, besides six
 VAL_FRACTION = 0.2  # ours, profile clean (X6)
@@ -49,8 +47,7 @@ def clean(setting: Setting) -> Setting:
 
 SHARED = Network(0.1, 8, 16, 64, 0.2, 1e-4)
 SMALL = {
-    "image": {"in_channels": 1, "side": 8, "padding": 2},
-    "num_classes": 10,
+    "image": {"in_channels": 1, "side": 8, "padding": 2, "num_classes": 10},
     "shared": SHARED,
     "expert": replace(SHARED, lr=3e-3),
     "gate": Network(3e-3, 4, 4, 16, 0.2, 1e-4),
@@ -167,8 +164,7 @@ def _cifar10(p: float) -> Setting:
     schedules = settings.SCHEDULES if p == 0.6 else ()
     return Setting(
         data=_by_majority("cifar10", p, num_clients=50, train_examples=500, test_examples=100),
-        image={"in_channels": 3, "side": 32},
-        num_classes=10,
+        image={"in_channels": 3, "side": 32, "num_classes": 10},
         shared=GLOBAL,
         expert=LOCAL,
         gate=GATE,
@@ -177,7 +173,6 @@ def _cifar10(p: float) -> Setting:
         epochs=3,  # Table 1
         batch_size=10,  # every CIFAR-10 configuration
         num_experts=6,  # Table 2
-        evaluate_every=EVALUATE_EVERY,
         personal_clients=settings.SUBSET,
         labels=(*settings.EXPLORATIONS, *MANY_CLUSTERS, *schedules, settings.LOCALS),
     )
@@ -185,14 +180,13 @@ def _cifar10(p: float) -> Setting:
 
 def _rotated(count: int) -> Setting:
     """200 clients in equal groups with images rotated by multiples of 360 / count degrees (4.2)."""
-    angles = [angle for angle in (0, 90, 180, 270) if count == 4 or angle % 180 == 0]
-    partition = {"kind": "rotated", "num_clients": 200, "rotations": angles}
+    angles = range(0, 360, 360 // count)
+    partition = {"kind": "rotated", "num_clients": 200, "rotations": [*angles]}
     name, title = f"rotated-cifar10-{count}", f"CIFAR-10, {count} rotations"
     # Column cifar10rot_none, whose epsilon is the 0.82 of the paper (6.2); widths are the model's.
     return Setting(
         data=_data("cifar10", name, title, f"rotated{count}", partition),
-        image={"in_channels": 3, "side": 32},
-        num_classes=10,
+        image={"in_channels": 3, "side": 32, "num_classes": 10},
         model="ifca_cnn",
         shared=Network(5.1480e-4, 64, 64, 384, 0.21621, 5.3481e-4),
         expert=Network(2.0164e-4, 64, 64, 384, 0.72738, 0.018944),
@@ -203,7 +197,6 @@ def _rotated(count: int) -> Setting:
         batch_size=50,
         num_experts=2,
         epsilon=0.81528,
-        evaluate_every=EVALUATE_EVERY,
         local_epochs=600,
         gate_epochs=600,
         labels=(*settings.EXPLORATIONS, *of_clusters(3, 4, 6), settings.LOCALS),
@@ -220,8 +213,7 @@ def _femnist() -> Setting:
     # Configuration femnist, with the widths of 5.5.
     return Setting(
         data=_data("femnist", "femnist", "FEMNIST", "writer", partition, per_seed=False),
-        image={"in_channels": 1, "side": 28},
-        num_classes=62,
+        image={"in_channels": 1, "side": 28, "num_classes": 62},
         shared=Network(0.072390, 32, 64, 2048, 0.65935, 7.2729e-4),
         expert=Network(1.6732e-3, 32, 64, 2048, 0.48828, 0.014623),
         gate=Network(3.0704e-3, 64, 16, 256, 0.27526, 0.026879),
@@ -232,7 +224,6 @@ def _femnist() -> Setting:
         num_experts=9,
         epsilon=0.061528,
         gate_only=True,
-        evaluate_every=EVALUATE_EVERY,
         labels=(*settings.EXPLORATIONS, *of_clusters(3, 6, 12), settings.LOCALS),
         roles=("other",),
     )

@@ -67,11 +67,7 @@ def threshold(shown: Settings) -> dict[str, float]:
 
 def titles(*labels: str):
     """A function that gives the titles of those of these methods that run; "pick" always does."""
-
-    def of(shown: Settings) -> tuple[str, ...]:
-        return tuple(title_of(x) for x in labels if x in (*everything(shown), "pick"))
-
-    return of
+    return lambda shown: tuple(title_of(x) for x in labels if x in (*everything(shown), "pick"))
 
 
 def title_of(label: str) -> str:
@@ -99,7 +95,12 @@ OF_TUNING = (
     "seed, at scale reduced."
 )
 REGISTERED = f"Methods, comparisons and metric were registered on {registered.DATE}."
-COMPARED = {"of": titles(*registered.REPRESENTATIVES), "against": titles(*registered.REFERENCES)}
+COMPARED = {
+    "title": "One method of each family against two simple ones",
+    "caption": "Which methods speak for their families was fixed beforehand.",
+    "of": titles(*registered.REPRESENTATIVES),
+    "against": titles(*registered.REFERENCES),
+}
 TABLES = {
     "standings": Standings(
         title="Methods by federation", caption=BEST, alone=title_of("local"), **REAL
@@ -124,8 +125,6 @@ TABLES = {
         ),
     ),
     "contrasts": Contrasts(
-        title="One method of each family against two simple ones",
-        caption="Which methods speak for their families was fixed beforehand.",
         registered=" ".join([REGISTERED, *registered.AMENDMENTS]),
         **COMPARED,
         **REAL,
@@ -187,10 +186,5 @@ FIGURES = {
         theory=threshold,
         law="δ n = dim of x: theory, up to a constant",
     ),
-    "contrasts_over_federations": ContrastPoints(
-        title="One method of each family against two simple ones",
-        caption="Which methods speak for their families was fixed beforehand.",
-        **COMPARED,
-        **REAL | {"federations": several},
-    ),
+    "contrasts_over_federations": ContrastPoints(**COMPARED, **REAL | {"federations": several}),
 }

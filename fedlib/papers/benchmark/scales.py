@@ -27,29 +27,28 @@ def demo() -> Scale:
 
 def reduced() -> Scale:
     """All worlds, and a phase diagram of 16 cells."""
-    cells = [(n, delta) for delta in (0.0, 0.1, 0.3, 1.0) for n in (8, 32, 128, 512)]
     return (
         "reduced: twelve trials to tune every method in.",
         (1, 2, 3),
-        (
-            *(_world(name, 12) for name in WORLDS),
-            *(_cell(n, delta, PHASE_METHODS, 12) for n, delta in cells),
-            *federations.all_of_them(12, again=True),
-        ),
+        _whole(12, (0.0, 0.1, 0.3, 1.0), (8, 32, 128, 512), again=True),
     )
 
 
 def full() -> Scale:
     """The same with more cells, trials and seeds."""
-    deltas, sizes = (0.0, 0.03, 0.1, 0.3, 1.0), (8, 32, 128, 512, 2048)
     return (
         "full: 32 trials to tune every method in.",
         tuple(range(1, 11)),
-        (
-            *(_world(name, 32) for name in WORLDS),
-            *(_cell(n, delta, PHASE_METHODS, 32) for delta in deltas for n in sizes),
-            *federations.all_of_them(32),
-        ),
+        _whole(32, (0.0, 0.03, 0.1, 0.3, 1.0), (8, 32, 128, 512, 2048)),
+    )
+
+
+def _whole(trials: int, deltas: tuple, sizes: tuple, again: bool = False) -> tuple[Setting, ...]:
+    """All worlds, a phase diagram of these divergences and sizes, and all federations."""
+    return (
+        *(_world(name, trials) for name in WORLDS),
+        *(_cell(n, delta, PHASE_METHODS, trials) for delta in deltas for n in sizes),
+        *federations.all_of_them(trials, again),
     )
 
 

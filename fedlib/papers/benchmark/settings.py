@@ -16,11 +16,11 @@ SIZES = {"in_features": DIM, "num_classes": 2}
 RATE = 0.5  # of the local solver, in worlds
 RATES = (0.01, 3.0)  # range of this rate for tuning, two and a half decades
 TUNING_SEED = 100  # of the split and the trials; no reported run has it
-SERVER_LR = 0.03  # of the server's Adam, in methods that have one
+ADAM = {"server_lr": 0.03}  # of the server, in methods that have one
 SERVER = {"solver": "sgd", "lr": 0.1, "batch_size": 32, "epochs": 1}  # on the server's own data
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Variant(_frame.Variant):
     """A method; its hyper-parameters are those that are not the class's defaults.
 
@@ -32,10 +32,10 @@ class Variant(_frame.Variant):
       protocol: of its predictions.
     """
 
-    home: tuple[str, ...] = field(default=(), kw_only=True)
-    needs: str = field(default="", kw_only=True)
-    width: float = field(default=1, kw_only=True)
-    protocol: str = field(default="default", kw_only=True)
+    home: tuple[str, ...] = ()
+    needs: str = ""
+    width: float = 1
+    protocol: str = "default"
 
 
 EXPERTS = {"num_experts": NUM_EXPERTS}
@@ -55,27 +55,23 @@ METHODS = {
     ),
     "fedem": Variant("FedEM", "fedem", EXPERTS, home=("clusters", "mixtures")),
     "gated-experts": Variant("Gated experts", "gated_experts", EXPERTS, home=("regions",)),
-    "fedmix": Variant("FedMix", "fedmix", {**EXPERTS, "server_lr": SERVER_LR}, home=("regions",)),
-    "biased-fedavg": Variant(
-        "Biased FedAvg", "biased_fedavg", {"server_lr": SERVER_LR}, home=("priors",)
-    ),
+    "fedmix": Variant("FedMix", "fedmix", {**EXPERTS, **ADAM}, home=("regions",)),
+    "biased-fedavg": Variant("Biased FedAvg", "biased_fedavg", ADAM, home=("priors",)),
     "fedrep": Variant("FedRep", "fedrep", home=("heads",), needs="body"),
     "lg-fedavg": Variant("LG-FedAvg", "lg_fedavg", needs="body"),
     "pfedmm": Variant("pFedMM", "pfedmm", EXPERTS, needs="body"),
     # From here on, only in real federations.
     "label-prior": Variant("Label prior", "local"),
     "fedavg-wide": Variant("FedAvg, 3 x as wide", "fedavg", width=3),
-    "fedavg-adam": Variant("FedAvg (server Adam)", "fedavg_adam", {"server_lr": SERVER_LR}),
+    "fedavg-adam": Variant("FedAvg (server Adam)", "fedavg_adam", ADAM),
     "fedprox": Variant("FedProx", "fedprox", {"mu": 0.1}),
     "qffl": Variant("q-FFL", "qffl", {"q": 1.0}),
     "afl": Variant("AFL", "afl", {"lr_lambda": 0.01}),
     "pfedme": Variant("pFedMe", "pfedme", {"mu": 1.0}),
     "l2sgd": Variant("L2SGD", "l2sgd", {"p": 0.1, "lam": 0.05}),
-    "local-global": Variant("Local/Global", "local_global", {"server_lr": SERVER_LR}),
+    "local-global": Variant("Local/Global", "local_global", ADAM),
     "clustered": Variant("Clustered FL", "clustered", needs="everybody"),
-    "fedmix-clients": Variant(
-        "FedMix by clients", "fedmix_clients", {**EXPERTS, "server_lr": SERVER_LR}
-    ),
+    "fedmix-clients": Variant("FedMix by clients", "fedmix_clients", {**EXPERTS, **ADAM}),
     "adaptive-experts": Variant(
         "Adaptive experts",
         "adaptive_experts",
@@ -220,20 +216,18 @@ class Setting(_frame.Setting):
         """Private models of methods with two, and gates that are networks of their own."""
         own = {"model": self.model, "params": dict(self.model_params)}
         private = [{**own, "params": {**own["params"], **one}} for one in self.architectures]
+        large = {"large": private} if private else {}
         if label in TWO_MODELS:
-            return {"large": private or [own]}
+            return {"large": [own], **large}
         if label == "pfedmoe":
-            gate = {"gate": {"model": "pfedmoe_gate", "params": dict(self.image)}}
-            return {"large": private, **gate} if private else gate
-        if private:
-            return {"large": private}
+            return {**large, "gate": {"model": "pfedmoe_gate", "params": dict(self.image)}}
         if label == "fedrolex":
             return {"small": own}
         if label in GATED_ON_SERVER:
             return {"gate": self._gate(NUM_EXPERTS)}
-        if label != "adaptive-experts":
-            return {}
-        return {"expert": own, "gate": self._gate(NUM_EXPERTS + 1)}  # one is the client's own
+        if label == "adaptive-experts":
+            return {"expert": own, "gate": self._gate(NUM_EXPERTS + 1)}  # one is the client's own
+        return large
 
     def _gate(self, outputs: int) -> dict:
         """A small network that weighs experts."""

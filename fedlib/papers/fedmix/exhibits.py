@@ -146,12 +146,10 @@ FIGURES = {
     ),
     **_sweeps("experts", "Number of experts", BY_EXPERTS, "11a", "11c"),
     **_sweeps("pruning", "Pruning of experts", ("fedavg", "fedmix-k4", *BY_ETA), "11b", "11d"),
-    **{
-        name: figure
-        for split in SETS
-        for role in ("new_shard", "finetuned")
-        for name, figure in _curves(role, split).items()
-    },
+    **_curves("new_shard", "val"),
+    **_curves("finetuned", "val"),
+    **_curves("new_shard", "test"),
+    **_curves("finetuned", "test"),
     "gradient_divergence": experts.GradientDivergence(
         "Divergence of the clients' updates",
         "The paper's Figure 1: half of one minus the cosine between two clients' differences, the "

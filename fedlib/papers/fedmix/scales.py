@@ -9,6 +9,7 @@ from fedlib.papers.fedmix.federations import setting_of
 from fedlib.papers.fedmix.settings import ETAS, LENET_LINES, MANY_EXPERTS, ROTATION_LINES
 
 SEEDS = (0, 1, 2)  # the paper shows single runs; three of ours (F9)
+CLUSTER_LABELS = ("clients-k4-early", "clients-k4", "clients-k3", "clients-k5")
 CLUSTER_SEEDS = tuple(range(10))  # finding the clusters depends on the seed (7.2)
 TABLE_ROUNDS = (200, 1000, 2000, 4000)  # Figure 14a
 FOLLOWED = ("new_shard", "finetuned")  # Figures 12 and 13
@@ -22,7 +23,7 @@ LEAK |= {"roles": ("leakage",)}
 # One client with all data that trains one epoch, in sixteen parts of ours (section 7.4).
 CENTRAL = {"cohort": 1, "labels": ("plain-k4",), "rounds": 16, "seeds": (0,), "evaluate_every": 4}
 CENTRAL |= {"roles": ("collapse",), "table_rounds": (1, 4, 16)}
-CLUSTERS = {"cohort": 20, "epochs": 3, "roles": ("clusters",)}
+CLUSTERS = {"cohort": 20, "epochs": 3, "labels": ("clients-k4",), "roles": ("clusters",)}
 TWO_SHARD = {"labels": ("fedmix-vae", "fedavg"), "roles": ("vae",)}
 DIGITS_MLP = {"in_features": 64, "hidden": [64, 32], "num_classes": 10}
 MNIST_MLP = {"in_features": 784, "hidden": [200, 200], "num_classes": 10}  # Liang et al.
@@ -71,7 +72,6 @@ def demo() -> Scale:
             ),
             setting_of(
                 "permuted-digits",
-                labels=("clients-k4",),
                 **digits | CLUSTERS | {"rounds": 12, "batch_size": 10},
             ),
             setting_of(
@@ -105,7 +105,6 @@ def reduced() -> Scale:
         (
             setting_of(
                 "cifar10",
-                cohort=10,
                 labels=("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4"),
                 table_rounds=(20, 100, 200),
                 roles=("accuracy", "divergence", "tables", "views"),
@@ -115,12 +114,10 @@ def reduced() -> Scale:
             setting_of(
                 "permuted-cifar10",
                 sizes={"train_examples": 500, "test_examples": 100},
-                labels=("clients-k4",),
                 **cifar | CLUSTERS | fewer,
             ),
             setting_of(
                 "two-shard-mnist",
-                cohort=10,
                 vae={"in_features": 784, "hidden": [128], "latent": 16},
                 vae_epochs=15,
                 model=("mlp", MNIST_MLP),
@@ -143,7 +140,7 @@ def full() -> Scale:
     """The paper's settings where it states them, otherwise those of section 10."""
     cifar = {"model": ("lenet5", image(3, 32, 10)), "batch_size": 64}
     mnist = {"model": ("lenet5", image(1, 28, 10)), "batch_size": 64, "rounds": 1000}
-    rotations = {"cohort": 10, "labels": ROTATION_LINES, "roles": ("rotations",), **mnist}
+    rotations = {"labels": ROTATION_LINES, "roles": ("rotations",), **mnist}
     return (
         "full: the paper's data, models, rounds and hyper-parameters; what it does not state is "
         "decided in section 10 of the specification.",
@@ -151,7 +148,6 @@ def full() -> Scale:
         (
             setting_of(
                 "cifar10",
-                cohort=10,
                 rounds=2000,
                 labels=(
                     *LENET_LINES,
@@ -168,7 +164,6 @@ def full() -> Scale:
             setting_of("cifar10-leak", **cifar | LEAK),
             setting_of(
                 "cifar100",
-                cohort=10,
                 model=("resnet20", {"num_classes": 100, "norm_groups": 2, "augment": True}),
                 batch_size=20,
                 rounds=6000,
@@ -184,7 +179,6 @@ def full() -> Scale:
             setting_of(
                 "femnist",
                 num_clients=3400,
-                cohort=10,
                 model=("lenet5", image(1, 28, 62)),
                 batch_size=20,
                 rounds=6000,
@@ -200,13 +194,11 @@ def full() -> Scale:
                 rounds=100,
                 own_rounds={"clients-k4-early": 10},  # Figure 7
                 evaluate_every=10,
-                labels=("clients-k4-early", "clients-k4", "clients-k3", "clients-k5"),
                 seeds=CLUSTER_SEEDS,
-                **cifar | CLUSTERS,
+                **cifar | CLUSTERS | {"labels": CLUSTER_LABELS},
             ),
             setting_of(
                 "two-shard-mnist",
-                cohort=10,
                 model=("mlp", MNIST_MLP),
                 rounds=600,
                 batch_size=10,

@@ -96,9 +96,9 @@ class Setting(_frame.Setting):
     """
 
     model: tuple[str, dict]
-    cohort: int
     rounds: int
     batch_size: int
+    cohort: int = 10  # paper, by the traffic of Table 1
     epochs: int = 1
     evaluate_every: int = 50
     own_rounds: dict[str, int] = field(default_factory=dict)

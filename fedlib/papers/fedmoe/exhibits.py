@@ -16,7 +16,7 @@ FIGURE_4 = (
 )
 ROLLED = 100  # number of clients of FedRolex's only published number (section 0)
 BETA_PAIR = ("fedmoe", "fedmoe-beta-1e-1")
-BY_CLASS = {"values": "mean gate", "rows": "Class"}
+BY_CLASS = {"values": "mean gate", "rows": "Class", "rounds": columns.some_rounds}
 
 WITH_PARTS = {  # Table 4: labels, and the titles of their rows
     "fedmoe-plain": "neither",
@@ -220,7 +220,6 @@ FIGURES = {
         "The paper's Figure 3: means over the reserved examples of a class.",
         BETA_PAIR,
         on("written", runs=BETA_PAIR),
-        rounds=columns.some_rounds,
         **BY_CLASS,
     ),
     "gate_of_the_code": experts.TablesOverTime(
@@ -229,7 +228,6 @@ FIGURES = {
         "relevance.",
         settings.GATES,
         on(runs=("fedmoe-code",)),
-        rounds=columns.some_rounds,
         **BY_CLASS,
     ),
 }

@@ -84,12 +84,7 @@ def of_classes(num_clients: int, **sizes) -> dict:
 
 
 def setting_of(
-    dataset: str,
-    partition: dict,
-    labels: Labels,
-    roles: Labels,
-    notes: tuple[str, ...] = (),
-    **about,
+    dataset: str, partition: dict, labels: Labels, roles: Labels, notes: tuple = (), **about
 ) -> Setting:
     """The setting on a federation whose name says what is `VARIED` in its first role."""
     title, networks, params = DATASETS[dataset]

@@ -30,9 +30,11 @@ SPARSE = {  # code: common to all its folders
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setting:
     """The code's settings for a data set, which preset "paper" also has, except for `code`.
+
+    A default is what most of its data sets have.
 
     Attributes:
       rounds: of communication.
@@ -45,32 +47,28 @@ class Setting:
       code: hyper-parameters of preset "code" alone; None for a data set without it.
     """
 
-    rounds: int
+    rounds: int = 100
     cohort: int
     selection: str
     local: dict
     server: dict
-    inner_steps: int
-    alpha: float
+    inner_steps: int = 1
+    alpha: float = 0.5
     alpha_lr: float
     code: dict | None = None
 
 
 SETTINGS = {
     "femnist": Setting(
-        rounds=100,
         cohort=5,
         selection="residue",
         local={"solver": "adam", "lr": 3e-4, "batch_size": 64, "epochs": 5},
         server={"solver": "adam", "lr": 3e-5, "batch_size": 64, "epochs": 2},
-        inner_steps=1,
-        alpha=0.5,
         alpha_lr=3e-5,
         code={"gate_training": "before", "lam": 1.0, "client_lam": 0.0}
         | {"entropy_weight": 1e-1, "balance_weight": 1.0, "load": "code_femnist"},
     ),
     "cifar10": Setting(
-        rounds=100,
         cohort=5,
         selection="residue",
         local={"solver": "adam", "lr": 1e-4, "batch_size": 32, "epochs": 2}
@@ -86,13 +84,10 @@ SETTINGS = {
         | {"label_smoothing": 0.1, "confidence": "logit", "keep": "last"},
     ),
     "sent140": Setting(
-        rounds=100,
         cohort=3,
         selection="uniform",
         local={"solver": "sgd", "lr": 5e-4, "momentum": 0.9, "batch_size": 4, "epochs": 1},
         server={"solver": "sgd", "lr": 5e-3, "momentum": 0.9, "batch_size": 16, "epochs": 2},
-        inner_steps=1,
-        alpha=0.5,
         alpha_lr=1e-5,
     ),
     "yelp": Setting(
@@ -102,8 +97,6 @@ SETTINGS = {
         # The code has batches of one example; its rates are kept.
         local={"solver": "sgd", "lr": 3e-4, "batch_size": 16, "epochs": 5},
         server={"solver": "sgd", "lr": 3e-6, "batch_size": 16, "epochs": 2},
-        inner_steps=1,
-        alpha=0.5,
         alpha_lr=1e-5,
     ),
 }

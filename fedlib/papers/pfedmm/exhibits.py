@@ -27,7 +27,7 @@ def by_alpha(shown: Settings) -> list[Setting]:
 
 def methods_over_alpha(shown: Settings) -> list[str]:
     """Registry names of the methods that run with every concentration."""
-    return [settings.METHODS[label][1] for label in in_all(ALL)(shown)]
+    return [settings.METHODS[label].method for label in in_all(ALL)(shown)]
 
 
 TABLES = {

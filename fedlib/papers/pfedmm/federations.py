@@ -14,8 +14,7 @@ from fedlib.spec import Data
 
 Labels = tuple[str, ...]
 PARTITION_SEED = 12345  # data scripts
-TRAIN_FRACTION = 0.8  # data scripts, tr_frac
-SPLITS = {"train_fraction": TRAIN_FRACTION}
+SPLITS = {"train_fraction": 0.8}  # data scripts, tr_frac
 ALPHAS = (0.1, 0.2, 1.0, 10.0, 1e6)  # besides 0.4; 1e6: effect scripts; the others are ours
 
 CLUSTERED = ("clustered-coordinate", "clustered")
@@ -34,16 +33,9 @@ SHAKESPEARE_RATES = dict.fromkeys(settings.METHODS, 0.01) | dict.fromkeys(("fede
 UNSEEN = ("fedavg", "fedavg-plus", "fedem", "pfedmm")  # if not all methods of the paper are run
 
 
-def data(
-    name: str,
-    title: str,
-    label: str,
-    partition: dict,
-    params: dict | None = None,
-    notes: tuple[str, ...] = (),
-) -> Data:
+def data(name: str, title: str, label: str, partition: dict, **about) -> Data:
     """A data set, cut with the seed of the data scripts; `label` names the partition."""
-    return Data(name, name, partition, PARTITION_SEED, title, label, params or {}, notes=notes)
+    return Data(name, name, partition, PARTITION_SEED, title, label, **about)
 
 
 def dirichlet(num_clients: int, **about: float) -> dict:
@@ -55,7 +47,9 @@ def dirichlet(num_clients: int, **about: float) -> dict:
 # -- data sets of pFedMM ------------------------------------------------------------------
 
 EMNIST = Setting(  # a tenth of EMNIST byclass, a draw per class (data scripts)
-    data=data("emnist", "EMNIST", "dirichlet0.4", dirichlet(100, fraction=0.1), {"source": "all"}),
+    data=data(
+        "emnist", "EMNIST", "dirichlet0.4", dirichlet(100, fraction=0.1), params={"source": "all"}
+    ),
     model="emnist_cnn",
     model_params={"num_classes": 62},
     rounds=100,
@@ -68,7 +62,6 @@ EMNIST = Setting(  # a tenth of EMNIST byclass, a draw per class (data scripts)
         *("pfedmm-no-relu", "pfedmm-body-rate", "pfedmm-uniform-prior"),
         *settings.PARTICIPATION,
     ),
-    roles=("main",),
 )
 CIFAR10 = Setting(  # a draw per group of labels, of three (data scripts)
     # `min_examples` is ours: the smallest client has 8 at alpha 0.4, but 2 at 0.2.
@@ -86,7 +79,6 @@ CIFAR10 = Setting(  # a draw per group of labels, of three (data scripts)
         *("pfedmm-relu", "pfedmm-body-rate", "pfedmm-uniform-prior"),
         *settings.PARTICIPATION,
     ),
-    roles=("main",),
 )
 PACHINKO = {"kind": "pachinko", "num_clients": 100, "alpha": settings.ALPHA, "beta": 10.0, **SPLITS}
 CIFAR100 = replace(  # 100 clients of 600 images (data scripts)
@@ -156,7 +148,7 @@ NOT_CORRECTED = tuple(label for label in settings.METHODS if label not in settin
 WRITERS = {"kind": "writer", "fraction": 0.15, "unseen": "last", **SPLITS}
 FEMNIST = replace(
     EMNIST,
-    data=data("femnist", "FEMNIST", "writer", WRITERS, {"source": "nist"}),
+    data=data("femnist", "FEMNIST", "writer", WRITERS, params={"source": "nist"}),
     labels=NOT_CORRECTED,
     roles=("fedem-readme",),
     rounds=200,
@@ -169,7 +161,7 @@ FEMNIST = replace(
 # A client per role with more than two lines (FedEM's data README and scripts).
 ROLES = {"kind": "natural", "order": "random"}
 SHAKESPEARE = Setting(
-    data=data("shakespeare", "Shakespeare", "role", ROLES, {"train_fraction": TRAIN_FRACTION}),
+    data=data("shakespeare", "Shakespeare", "role", ROLES, params=SPLITS),
     model="char_lstm",
     model_params={"num_classes": 100},
     class_weights=CLASS_WEIGHTS,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fedlib.papers._frame import Scale
+from fedlib.papers._frame import DIGITS_NOTE, Scale
 from fedlib.papers.pfedmm import settings
 from fedlib.papers.pfedmm.federations import (
     ALPHAS,
@@ -22,20 +22,15 @@ from fedlib.papers.pfedmm.federations import (
 
 def demo() -> Scale:
     """Small federations with settings of ours, chosen on seed 7, which is not shown."""
-    digits = data(
-        "digits",
-        "Digits",
-        "dirichlet0.4",
-        dirichlet(20, num_groups=3),
-        notes=("Digits: scikit-learn's 1,797 handwritten digits; not a data set of the paper.",),
-    )
+    notes, dealt = (f"Digits: {DIGITS_NOTE}",), dirichlet(20, num_groups=3)
+    digits = data("digits", "Digits", "dirichlet0.4", dealt, notes=notes)
     clients = {"num_clients": 20, "num_components": 3, "dim": 20, "test_size": 200}
     synthetic = data(
         "synthetic",
         "Synthetic",
         "mixture0.4",
         {"kind": "natural", "val_fraction": 0.0},
-        {**clients, "alpha": settings.ALPHA},
+        params={**clients, "alpha": settings.ALPHA},
         notes=(
             "Synthetic: FedEM's mixture of three linear models, with 20 clients and 20 dimensions; "
             "the paper reports nothing on it. With a linear model pFedMM has no body to share and "

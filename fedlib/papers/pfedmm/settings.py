@@ -19,35 +19,34 @@ BATCH_SIZE = 128  # training scripts
 WEIGHT_DECAY = 5e-4  # utils/optim.py, of every solver
 MOMENTUM = 0.9  # utils/optim.py, of "sgd"; "prox_sgd" (FedProx) has none
 
-# Title, registry name and hyper-parameters of each method: first the rows of the paper's table, in
-# order, then baselines that are in its code, but have no script and no number.
+# The methods: first the rows of the paper's table, in order, then baselines that are in its code,
+# but have no script and no number.
 PUBLISHED = {
-    "local": ("Local", "local"),
-    "fedavg": ("FedAvg", "fedavg"),
-    "fedprox": ("FedProx", "fedprox"),
-    "fedavg-plus": ("FedAvg+", "fedavg_plus"),
-    "clustered-coordinate": ("Clustered FL", "clustered", {"max_norm": "coordinate"}),
-    "pfedme": ("pFedMe", "pfedme"),
-    "fedem": ("FedEM", "fedem", {"num_experts": NUM_EXPERTS}),
-    "gated-experts": ("MoE (pFedMM's)", "gated_experts", {"num_experts": MOE_EXPERTS}),
-    "pfedmm": ("pFedMM", "pfedmm", {"num_experts": NUM_EXPERTS}),
+    "local": Variant("Local", "local"),
+    "fedavg": Variant("FedAvg", "fedavg"),
+    "fedprox": Variant("FedProx", "fedprox"),
+    "fedavg-plus": Variant("FedAvg+", "fedavg_plus"),
+    "clustered-coordinate": Variant("Clustered FL", "clustered", {"max_norm": "coordinate"}),
+    "pfedme": Variant("pFedMe", "pfedme"),
+    "fedem": Variant("FedEM", "fedem", {"num_experts": NUM_EXPERTS}),
+    "gated-experts": Variant("MoE (pFedMM's)", "gated_experts", {"num_experts": MOE_EXPERTS}),
+    "pfedmm": Variant("pFedMM", "pfedmm", {"num_experts": NUM_EXPERTS}),
 }
 # A method of the table without a fault of the authors' code (section 2.5).
-CORRECTED = {"clustered": ("Clustered FL (L2 norm)", "clustered")}
+CORRECTED = {"clustered": Variant("Clustered FL (L2 norm)", "clustered")}
 UNPUBLISHED = {
     # Ours, as no script has it.
-    "pfedme-moreau": (
-        *("pFedMe (Moreau)", "pfedme_moreau"),
-        {"lam": 15.0, "inner_lr": 0.01, "inner_steps": 5},
+    "pfedme-moreau": Variant(
+        "pFedMe (Moreau)", "pfedme_moreau", {"lam": 15.0, "inner_lr": 0.01, "inner_steps": 5}
     ),
-    "l2sgd": ("L2SGD", "l2sgd", {"p": 0.1, "lam": 0.05}),  # p: the code's; with its lam, 0, Local
-    "apfl": ("APFL", "apfl"),
-    "qffl": ("q-FFL", "qffl", {"q": 1.0}),  # default of the code
-    "afl": ("AFL", "afl", {"lr_lambda": 0.01}),  # ours, as the code's 0 is distributed SGD
+    "l2sgd": Variant("L2SGD", "l2sgd", {"p": 0.1, "lam": 0.05}),  # the code's p; its lam, 0: Local
+    "apfl": Variant("APFL", "apfl"),
+    "qffl": Variant("q-FFL", "qffl", {"q": 1.0}),  # default of the code
+    "afl": Variant("AFL", "afl", {"lr_lambda": 0.01}),  # ours, as the code's 0 is distributed SGD
 }
 # Methods of yours; no note compares them with the authors' code.
-OWN: dict[str, tuple] = {}
-METHODS: dict[str, tuple] = PUBLISHED | CORRECTED | UNPUBLISHED | OWN
+OWN: dict[str, Variant] = {}
+METHODS = PUBLISHED | CORRECTED | UNPUBLISHED | OWN
 FEDEM_README = ("local", "fedavg", "fedavg-plus", "fedem")  # its table's rows that we have
 NOT_IN_FEDEM = ("gated-experts", "pfedmm", *UNPUBLISHED)
 EXPERTS = (2, 4, 5, 6, 7)  # effect scripts, besides NUM_EXPERTS
@@ -204,12 +203,11 @@ class Setting(_frame.Setting):
     def run(self, label: str) -> Run:
         """The run of a method, or of one with a change."""
         change = CHANGES.get(label, Change(label))
-        title, method, *params = METHODS[change.of]
+        of = METHODS[change.of]
         what = f" ({change.what})" if change.what else ""
-        own = (params[0] if params else {}) | change.params
         return self.made(
             label,
-            Variant(f"{title}{what}", method, own),
+            Variant(f"{of.title}{what}", of.method, of.params | change.params),
             params=self._params(change.of),
             model=self.model,
             model_params=self.model_params,

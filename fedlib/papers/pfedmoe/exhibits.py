@@ -27,19 +27,10 @@ AGGREGATED = [
     {"title": "Extractor as aggregated", "protocol": "aggregated", **MEAN},
 ]
 REPEATED = "At this scale, on CIFAR-10 only these runs and two of other gates have three seeds."
-
-
 SWEEPS = (  # exhibit, what varies in words, field of the partition, symbol
     ("classes", "classes per client", "classes_per_client", "s"),
     ("gamma", "how unlike clients are", "alpha", "γ"),
 )
-OVER_DATA = {
-    "methods": lambda shown: [
-        settings.VARIANTS[label].method for label in in_all(settings.FEW)(shown)
-    ],
-    "of": "federation",
-    **MEAN,
-}
 
 
 def _tables(name: str) -> dict[str, Exhibit]:
@@ -162,7 +153,11 @@ FIGURES = {
             on(name),
             parameter=f"partition.{parameter}",
             symbol=symbol,
-            **OVER_DATA,
+            methods=lambda shown: [
+                settings.VARIANTS[x].method for x in in_all(settings.FEW)(shown)
+            ],
+            of="federation",
+            **MEAN,
         )
         for name, what, parameter, symbol in SWEEPS
     },
