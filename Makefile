@@ -124,7 +124,7 @@ check-method: $(STAMP)  ## test a method of yours, FILE=mine/fedper.py: a line f
 	@test -n "$$FEDLIB_METHOD" || { echo 'FILE names a method, such as FILE=mine/fedper.py' >&2; exit 1; }
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v --tb=short --maxfail=2 --no-header -m contract tests/methods/test_methods.py
 
-test-device: $(STAMP)  ### test all methods on a pretended GPU, or a real one: "REAL_DEVICE=cuda make test-device"
+test-device: $(STAMP)  ### test all methods on a simulated GPU, or a real one: "REAL_DEVICE=cuda make test-device"
 	OMP_NUM_THREADS=1 FEDLIB_DEVICE=all $(BIN)/python -m pytest tests/device $(TESTS)
 
 # tests/workflow/test_large.py has up to 10,000 clients.
