@@ -114,7 +114,7 @@ figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER/SCALE again, without any
 
 # Files in the order of tests/conftest.py: the slow ones first.
 SIDE_BY_SIDE = -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
-# FEDLIB_TESTS=all, as in CI, makes every check of each method, and draws each kept table and figure, where
+# FEDLIB_TESTS=all, as in CI, makes every check of each method, draws each kept table and figure, and has some slow tests more;
 # this makes some checks of a method in turn, and draws one of each kind.
 test: $(STAMP)  ## run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(TESTS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pretended
 import pytest
-from support import EVERYTHING
+from support import only_in_ci
 
 from fedlib.workflow.plan import Plan
 
@@ -25,7 +25,7 @@ pretended.install()
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not EVERYTHING, reason="of a script for one kind of machine: FEDLIB_TESTS=all")
+@only_in_ci  # of a script for one kind of machine
 @pytest.mark.skipif(bool(pretended.missing()), reason=str(pretended.missing()))
 def test_a_borrowed_machine_needs_pytorch_numpy_and_h5py_alone(tmp_path):
     plan = Plan(

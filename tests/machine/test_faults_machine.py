@@ -12,7 +12,8 @@ from pathlib import Path
 import commands
 import pytest
 import workflow
-from faults import at_length, often, said
+from faults import LONG, at_length, often, said
+from support import EVERYTHING
 
 from fedlib.workflow.layout import RESULTS
 
@@ -30,7 +31,7 @@ JOBS = {
 OUTPUTS = {stage: sum(RESULTS[stage], ()) for stage in JOBS}
 OUTPUTS["train"] += ("checkpoints",)
 PAGE = os.sysconf("SC_PAGE_SIZE")  # a file system in memory has so many bytes, or twice, ...
-stages = pytest.mark.parametrize("stage", JOBS)
+stages = pytest.mark.parametrize("stage", JOBS if EVERYTHING or LONG else ("train", "figure"))
 needs_root = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="only root mounts a small file system"
 )

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 import workflow
 import yaml
-from support import EVERYTHING
+from support import EVERYTHING, only_in_ci
 
 from fedlib.workflow.config import DEFAULTS
 
@@ -98,6 +98,7 @@ use rule * from fedlib
 """  # noqa: W291
 
 
+@only_in_ci  # the test before it makes the same module from a folder
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
 def test_snakedeploy_puts_it_into_a_folder_where_it_is_fetched_from_a_tag_and_runs(tmp_path):
     hosted, folder, cache = (tmp_path / name for name in ("host/lab/fedlib", "mine", "cache"))

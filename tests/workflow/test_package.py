@@ -11,6 +11,7 @@ import zipfile
 import pytest
 import workflow
 import yaml
+from support import only_in_ci
 from test_environment import direct
 
 import fedlib
@@ -122,6 +123,7 @@ print(fedlib.simulate(clients, torch.nn.Linear(4, 3), "fedem", num_experts=2, **
 """
 
 
+@only_in_ci
 @pytest.mark.slow
 def test_a_run_needs_no_package_of_the_extras(outside):
     extras = [re.match(r"[\w-]+", name)[0] for names in EXTRAS.values() for name in names]

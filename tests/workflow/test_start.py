@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import stages
+from support import only_in_ci
 
 from fedlib.results import RunResult
 from fedlib.workflow.provenance import ROOT
@@ -44,7 +45,7 @@ def loaded(program: str) -> set[str]:
             "modules = {(s, x.drawn_by) for s in KINDS for x in KINDS[s].values()}\n"
             "[import_module(f'fedlib.report.{s}s.{x}') for s, x in modules]",
             ("torch", "fedlib.engine", "fedlib.methods", "matplotlib.pyplot"),
-            marks=pytest.mark.slow,
+            marks=[pytest.mark.slow, only_in_ci],
         ),
     ],
     ids=["fedlib", "the environment", "registries", "a plan", "the report"],
@@ -53,6 +54,7 @@ def test_nothing_is_imported_that_is_not_needed(program, unneeded):
     assert not [name for name in loaded(program) if name.startswith(unneeded)]
 
 
+@only_in_ci
 @pytest.mark.slow
 def test_training_and_evaluation_import_pytorch_but_no_compiler_and_no_tables(tmp_path):
     folder = stages.shards(tmp_path) / "run"

@@ -8,6 +8,7 @@ from pathlib import Path
 import dry_runs
 import pytest
 import workflow
+from support import only_in_ci
 
 from fedlib import seals
 from fedlib.cli import arguments, keep, take
@@ -202,6 +203,7 @@ def kept(*words) -> None:
     keep.main(arguments.read(given))
 
 
+@only_in_ci
 def test_runs_that_are_kept_and_not_here_are_taken_first(finished, whole, monkeypatch):
     monkeypatch.chdir(finished)
     kept("--out", whole / "kept/pfedmm")
