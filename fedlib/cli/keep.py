@@ -2,9 +2,10 @@
 
 With a tag the folder is SCALE-TAG. The command replaces numbers (csv), figures (pdf, png),
 REPORT.md and the folder pack, from which `make figures-from` draws everything again and `make take`
-takes the runs; without --replace no kept run is lost. REPORT.md shows every published cell,
-machines, versions and times. README.md and other files stay unchanged. Comparisons with only
-one finished member are left out. If anything is missing or damaged, nothing changes.
+takes the runs. Without --replace no kept run is lost, and no such file of a folder without a pack.
+REPORT.md shows every published cell, machines, versions and times. README.md and other files stay
+unchanged. Comparisons with only one finished member are left out. If anything is missing or
+damaged, nothing changes.
 """
 
 import argparse
@@ -43,9 +44,14 @@ def main(args: argparse.Namespace) -> None:
 def _check_kept(folder: Path, plan: Plan) -> None:
     """Raise ConfigError if a folder keeps runs that are not here, or here with fewer rounds.
 
-    Also if it cannot be read.
+    Also if it cannot be read, or has no pack but files that would be deleted.
     """
     if not (pack := folder / packs.FOLDER).exists():
+        if others := _replaced(folder):
+            raise ConfigError(
+                f"{folder} has {others[0].name}, which was not kept from runs; give another --out, "
+                "or --replace (ARGS=--replace) to delete it"
+            )
         return
     try:
         runs, found = seals.read_json(pack / packs.EXHIBITS, has=("runs",))["runs"], trainings(pack)
@@ -91,7 +97,7 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
         names = {job[stage] for of, job in shown if of == stage}
         chapter[f"{stage}s"] = [x for x in chapter[f"{stage}s"] if x["name"] in names]
     contents.check_pictures(spec, Path(plan.path("figures")))
-    for old in (old for kind in ("csv", "pdf", "png") for old in folder.glob(f"*.{kind}")):
+    for old in _replaced(folder):
         old.unlink()
     for source in sources:
         shutil.copyfile(source, folder / source.name)
@@ -108,6 +114,11 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
         has_published = bool(plan.published(stage, paper, job[stage]))
         exhibits.append(packs.Packed(stage, json.loads(plan.spec(stage, **job)), has_published))
     return len(sources), packs.write(pack, *frames, exhibits)
+
+
+def _replaced(folder: Path) -> list[Path]:
+    """The numbers and figures in a folder."""
+    return [old for kind in ("csv", "pdf", "png") for old in sorted(folder.glob(f"*.{kind}"))]
 
 
 def _shown(plan: Plan) -> list[tuple[str, dict]]:

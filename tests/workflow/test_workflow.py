@@ -148,7 +148,9 @@ def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(
     stale.parent.mkdir(parents=True)
     stale.touch()
     written.write_text("by hand")
-    keep(folder, out)
+    with pytest.raises(ConfigError, match=r"has stale\.png, which was not kept from runs; give "):
+        keep(folder, out)
+    keep(folder, out, "--replace")
     assert [path.name for path in out.iterdir()] == [PAPER]
     kept = {path.name for path in (out / PAPER).iterdir()}
     alone = {"effect_of_experts", "heterogeneity"}  # comparisons with one member here
