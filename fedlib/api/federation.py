@@ -52,7 +52,8 @@ class Federation(federation.Federation):
         Args:
           train: inputs and labels of each client.
           test: the same for testing, with the same clients in the same order.
-          val: the same for validation, for methods that stop early; None for none.
+          val: the same for validation, for methods that stop early; None for none. Some clients
+            may have no examples here.
           unseen: positions of clients that do not train and are tested at the end.
           num_classes: L, if some class has no example; None for the number of classes in the data.
           signals: whether inputs [N, C, T] stay what they are, and get no channel.
@@ -61,7 +62,8 @@ class Federation(federation.Federation):
 
         Raises:
           ConfigError: if a part has not a pair for each client, or no client is left to train.
-          DataError: for a client without examples, or invalid arrays; names the client.
+          DataError: for a client without training or test examples, or invalid arrays; names the
+            client.
         """
         given = {"train": train, "val": val, "test": test}
         parts = {name: x for name, x in given.items() if name != "val" or x is not None}
@@ -72,13 +74,15 @@ class Federation(federation.Federation):
             counts = ", ".join(f"{name} of {size}" for name, size in sizes.items())
             raise ConfigError(f"each part must be of the same clients, got {counts} clients")
         _check_unseen(unseen, len(train))
-        contents = []
+        contents, of_contents = [], []
+        of_part = dict(zip(SPLITS, (TRAIN, VAL, TEST), strict=True))
         for name, pairs in parts.items():
             for client, pair in enumerate(pairs):
+                if name == "val" and np.shape(pair[1]) == (0,):
+                    continue
                 made = _content(f"{name} data of client {client}", *pair, signals=signals)
                 contents.append(made._replace(client=np.full(len(made.y), client)))
-        of_part = dict(zip(SPLITS, (TRAIN, VAL, TEST), strict=True))
-        of_contents = [of_part[name] for name, pairs in parts.items() for _ in pairs]
+                of_contents.append(of_part[name])
         examples = _pooled(contents, of_contents, num_classes, length, tokeniser)
         group = np.isin(np.arange(len(train)), [*unseen]).astype(np.uint8)
         rows = [examples.of_owner(of_part[name]) for name in SPLITS]

@@ -38,7 +38,7 @@ class History(RunResult):
     """Everything recorded in a run; printing it lists the arrays, and not their numbers."""
 
     def __repr__(self) -> str:
-        named = {**vars(self), **self.diagnostics}
+        named = {**vars(self), **self.diagnostics, **self.by_round}
         arrays = [f"{x} {[*a.shape]}" for x, a in named.items() if isinstance(a, np.ndarray)]
         scores = ", ".join("/".join(view) for view in self.scores)
         return f"History: scores of {scores}; arrays {', '.join(arrays)}"

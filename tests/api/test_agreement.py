@@ -1,5 +1,6 @@
 """The trial of a user's model against plain PyTorch: what is trained right, and what is refused."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -11,8 +12,11 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import fedlib
+from fedlib.api.reference import loss_of
 from fedlib.draws import positions
+from fedlib.engine.task import Task, log_probs
 from fedlib.errors import ConfigError
+from fedlib.methods.fedavg import FedAvg, State
 
 DRAW = np.random.default_rng(0)
 Y = np.arange(64) % 3
@@ -218,3 +222,25 @@ def test_the_trial_leaves_all_generators_as_they_are_and_repeats_its_bits():
     one, two = (train(RIGHT["batch normalisation"], cut(sizes=(15, 11))) for _ in range(2))
     assert before == positions()
     assert_same_result(one.history, two.history)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Helped(FedAvg):
+    helper: Task
+
+    def init(self, num_clients, seed):
+        both = {"model": self.task.init(seed), "helper": self.helper.init(seed)}
+        return State(both, self.local.memory(self.task.trainable(both), num_clients))
+
+    def predict(self, own, batch):
+        further = self.helper.logits(own["helper"], batch)
+        return log_probs(self.task.logits(own["model"], batch) + further)
+
+    def round(self, state, cohort):
+        return self.averaged(lambda own, b: loss_of(self.predict(own, b), b), state, cohort)
+
+
+def test_buffers_of_a_users_further_modules_are_not_trained():
+    helper, settings = RIGHT["constant buffer"](), {"local": SGD, "rounds": 1, "progress": None}
+    found = fedlib.simulate(cut(), nn.Linear(6, 3), Helped, helper=helper, **settings)
+    assert not found.state.params["helper"]["body.mean"].any()

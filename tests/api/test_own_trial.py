@@ -1,7 +1,6 @@
 """A user's method in the workflow: tried before anything runs, and left out where it fails."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -14,10 +13,9 @@ from torch.func import grad
 import fedlib
 from fedlib import spec, tree
 from fedlib.engine import parts
-from fedlib.engine.task import Task, log_probs, nll
 from fedlib.errors import ConfigError
 from fedlib.forecast import own_trial
-from fedlib.methods.fedavg import FedAvg, State
+from fedlib.methods.fedavg import FedAvg
 from fedlib.run.check import check as build
 from fedlib.workflow import preflight, provenance, remarks
 from fedlib.workflow.freshness import make_plan
@@ -247,36 +245,6 @@ class Some(FedAvg):
         return state._replace(params=sent.mean())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Helped(FedAvg):
-    """Trains a module that is added to the logits, with the model."""
-
-    helper: Task
-
-    def init(self, num_clients, seed):
-        params = {"model": self.task.init(seed), "helper": self.helper.init(seed)}
-        return State(params, self.local.memory(self.task.trainable(params), num_clients))
-
-    def predict(self, models, batch):
-        logits = self.task.logits(models["model"], batch)
-        return log_probs(logits + self.helper.logits(models["helper"], batch))
-
-    def round(self, state, cohort):
-        loss = lambda own, batch: batch.mean(nll(self.predict(own, batch), batch.y))  # noqa: E731
-        return self.averaged(loss, state, cohort)
-
-
-class Shifted(nn.Linear):
-    """A layer with a buffer that the loss depends on."""
-
-    def __init__(self):
-        super().__init__(64, 10)
-        self.register_buffer("shift", torch.full((64,), 0.5))
-
-    def forward(self, x):
-        return super().forward(x - self.shift)
-
-
 def tried(method, executor, normal=True, **changes):
     x, y = (array[:120] for array in load_digits(return_X_y=True))
     clients = fedlib.partition(x / 16, y, "dirichlet", num_clients=5, alpha=1.0)
@@ -291,12 +259,6 @@ def test_an_executor_that_leaves_a_derivative_out_is_refused():
         tried(Maml, executor, normal)
     with pytest.raises(ConfigError, match="Maml has other results with executor batched:160 than"):
         tried(Maml, "batched")
-
-
-def test_buffers_of_further_modules_are_not_trained():
-    solver = fedlib.SGD(lr=0.1, momentum=0.9, weight_decay=0.1)
-    found = tried(Helped, "batched", normal=False, local=solver, helper=Shifted())
-    assert (found.state.params["helper"]["head.shift"] == 0.5).all()
 
 
 def test_a_loss_that_reads_a_value_is_refused_where_clients_train_together():
