@@ -307,7 +307,8 @@ def _try(simulation: Simulation, report: Callable[[str], None], given: bool) -> 
             raise
         except Exception as error:  # a user's code may raise anything
             if own:
-                raise of_file(error, kind.round.__code__.co_filename, kind.__name__) from error
+                found = of_file(error, kind.round.__code__.co_filename, kind.__name__)
+                raise ConfigError(f"{found} {rehearsal.TRIED}") from error
             what = f"{kind.__name__} cannot train a model with these frozen weights"
             raise ConfigError(f"{what} ({type(error).__name__}: {error})") from error
     return simulation
