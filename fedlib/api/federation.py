@@ -104,8 +104,9 @@ class Federation(federation.Federation):
 
         Args:
           train: for each client a `torch.utils.data.Dataset` or `DataLoader` of pairs (input,
-            label), or a `datasets.Dataset` of Hugging Face. All of it is read, in its order: of a
-            loader that shuffles, other test examples are drawn each time.
+            label), or a `datasets.Dataset` of Hugging Face. All of it is read once, in its order:
+            of a loader that shuffles, other test examples are drawn each time, and an image that
+            transforms crop at random keeps its crop.
           test: the same for testing; None draws the test examples from `train`.
           x, y: names of the columns of inputs and labels, of Hugging Face's data sets.
           test_fraction, seed: of that draw, for each client.
