@@ -69,9 +69,8 @@ class Federation(federation.Federation):
         parts = {name: x for name, x in given.items() if name != "val" or x is not None}
         for name, pairs in parts.items():
             _check_pairs(name, pairs)
-        sizes = {name: len(pairs) for name, pairs in parts.items()}
-        if len({*sizes.values()}) > 1:
-            counts = ", ".join(f"{name} of {size}" for name, size in sizes.items())
+        if len({*map(len, parts.values())}) > 1:
+            counts = ", ".join(f"{name} of {len(pairs)}" for name, pairs in parts.items())
             raise ConfigError(f"each part must be of the same clients, got {counts} clients")
         _check_unseen(unseen, len(train))
         contents, of_contents = [], []
@@ -234,8 +233,16 @@ def _check_unseen(unseen: Any, num_clients: int) -> None:
         )
 
 
+def _check_order(name: str, *given: Any) -> None:
+    """Raises DataError if only some data of pandas were shuffled: they are read by position."""
+    first, *others = [x.index for x in given if hasattr(x, "iloc")] or [None]
+    if any(not x.equals(first) and {*x} == {*first} for x in others):
+        raise DataError(f"{name}: indexes of x, y or client differ in order; give .to_numpy()")
+
+
 def _content(name: str, x: Any, y: Any, client: Any = None, *, signals: bool) -> Content:
     """Arrays of a part, checked and copied; `content` copies all but bytes."""
+    _check_order(name, x, y, client)
     found = content(name, x, y, client, signals=signals)
     return found._replace(x=found.x.copy()) if found.x.dtype == np.uint8 else found
 

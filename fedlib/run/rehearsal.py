@@ -61,10 +61,7 @@ def check(simulation: Simulation) -> None:
         one, other = once(), once()
         new = sorted(vars(few.method).keys() - before)
         if hidden := [x for x in new if not isinstance(getattr(kind, x, None), cached_property)]:
-            raise ConfigError(
-                f"{name} sets self.{hidden[0]}, which a checkpoint does not keep; make it an entry "
-                "of the state"
-            )
+            raise ConfigError(f"{name} sets self.{hidden[0]}; a checkpoint keeps the state alone")
         odd = [entry for entry in one if not _same(one[entry], other[entry])]
         if odd and few.data.device.type == "cpu":  # on a GPU the order of sums may vary
             again = f"{name} gives another {odd[0]} when a round is repeated"

@@ -619,6 +619,7 @@ FEDERATIONS = {
         pd.DataFrame(X[:, :3], columns=[*"aab"]), test=(pd.DataFrame(X[:, :3], columns=[*"aba"]), Y)
     ),
     "y is also the column 'k' of x": lambda: deal(pd.DataFrame({"k": Y}), pd.Series(Y, name="k")),
+    "indexes of x, y or client": lambda: deal(pd.DataFrame(X), pd.Series(Y).sample(frac=1)),
     "num_classes must be .* got nan": lambda: deal(num_classes=float("nan")),
 }
 

@@ -104,7 +104,7 @@ def test_what_it_records_must_be_of_every_client_or_of_rounds(mine):
     [
         ("0", "0", None),
         ("0", "torch.rand(()) * 1e-5", "global generator of PyTorch"),
-        ("(setattr(self, 'last', 0) or 0)", "0", "sets self.last, which a checkpoint"),
+        ("(setattr(self, 'last', 0) or 0)", "0", "sets self.last; a checkpoint"),
         ("0", "1 / 0", "my_way.py, line 12: ZeroDivisionError.* of two clients"),
     ],
 )
