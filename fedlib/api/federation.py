@@ -186,7 +186,6 @@ def partition(
     if test is None and "train_fraction" in {x.name for x in fields(partitions.load(kind))}:
         parameters = {"train_fraction": TRAIN_FRACTION, **parameters}
     dealer = partitions.parse({"kind": kind, **parameters})
-    seed = checked("seed", seed, int)
     if test is not None:
         _check_arrays("test", test, 3)
     if "owner" not in dealer.needs and (client is not None or len(test or ()) == 3):
@@ -198,7 +197,7 @@ def partition(
     examples = _pooled(contents, parts, num_classes, length, tokeniser)
     if missing := [FEATURES[need] for need in dealer.needs if need not in examples.features]:
         raise DataError(f"partition {kind} needs {' and '.join(missing)}, which the data lack")
-    return Federation._packed(dealer.deal(examples, seed))
+    return Federation._packed(dealer.deal(examples, checked("seed", seed, int)))
 
 
 def _check_list(name: str, part: Any, of: str) -> None:

@@ -64,8 +64,7 @@ def check(simulation: Simulation) -> None:
             raise ConfigError(f"{name} sets self.{hidden[0]}; a checkpoint keeps the state alone")
         odd = [entry for entry in one if not _same(one[entry], other[entry])]
         if odd and few.data.device.type == "cpu":  # on a GPU the order of sums may vary
-            again = f"{name} gives another {odd[0]} when a round is repeated"
-            raise ConfigError(f"{again}; does it keep something outside of its state? Or {instead}")
+            raise ConfigError(f"{name} gives another {odd[0]} when a round is repeated; {instead}")
     heavy = any(task.is_heavy for task in tasks_of(simulation.method))
     if simulation.executor.name != "loop" and not heavy:
         _compare(few, simulation.executor.setting, name)
@@ -101,7 +100,10 @@ def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
 
     class Refusing(type(cohort)):
         def fit(self, loss, params, *args, **options):
-            if not tree.leaves(self.task.trainable(params)):
+            weights, buffers = self.task.trainable(params), tuple(self.task.statistics)
+            if tree.leaves(tree.partition(weights, lambda x: x.endswith(buffers))[1]):
+                raise ConfigError(f"{name}: it would train a buffer, which is not named as in init")
+            if not tree.leaves(weights):
                 raise ConfigError(
                     f"{name}: cohort.fit is given nothing to train; the body of a linear model "
                     "has no parameters"

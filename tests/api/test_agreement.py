@@ -52,9 +52,9 @@ def net(between, base=Net):
     return type("Own", (base,), {"between": staticmethod(between)})
 
 
-def train(model, federation=None, rounds=2, **options):
+def train(model, federation=None, rounds=2, method="fedavg", **options):
     options = {"local": SGD, "executor": "auto", "progress": None} | options
-    return fedlib.simulate(federation or cut(), model, "fedavg", rounds=rounds, **options)
+    return fedlib.simulate(federation or cut(), model, method, rounds=rounds, **options)
 
 
 def ema(model, x):
@@ -174,12 +174,8 @@ REFUSED = {
     "outputs change": net(switch),
     "'mean' is trained": net(by_data),
     "'mean' in evaluation": net(in_evaluation),
-    "weight' is trained": net(
-        lambda model, x: nn.functional.linear(x, model.same[0], model.first.bias)
-    ),
-    "batch of one": type(
-        "Own", (Net,), {"forward": lambda self, x: self.last(self.first(x)).squeeze()}
-    ),
+    "weight' is trained": net(lambda m, x: nn.functional.linear(x, m.same[0], m.first.bias)),
+    "batch of one": type("Own", (Net,), {"forward": lambda m, x: m.last(m.first(x)).squeeze()}),
     "cannot be run": net(lambda model, x: checkpoint(model.first, x, use_reentrant=False)),
     "'mask' of torch.bool": Masked,
 }
@@ -236,6 +232,12 @@ class Helped(FedAvg):
 
 
 def test_buffers_of_a_users_further_modules_are_not_trained():
-    helper, settings = RIGHT["constant buffer"](), {"local": SGD, "rounds": 1, "progress": None}
-    found = fedlib.simulate(cut(), nn.Linear(6, 3), Helped, helper=helper, **settings)
+    found = train(nn.Linear(6, 3), method=Helped, helper=RIGHT["constant buffer"]())
     assert not found.state.params["helper"]["body.mean"].any()
+
+
+def test_a_buffer_that_would_be_trained_under_another_name_is_refused():
+    other = lambda params: {f"my {name}": value for name, value in params.items()}  # noqa: E731
+    fit = lambda own, now, us: us.fit(None, us.held(other(now.params)), local=SGD)  # noqa: E731
+    with pytest.raises(ConfigError, match="Own: it would train a buffer"):
+        train(RIGHT["constant buffer"], method=type("Own", (FedAvg,), {"round": fit}))

@@ -272,9 +272,7 @@ def test_a_loss_that_reads_a_value_is_refused_where_clients_train_together():
 def test_a_scan_that_counts_what_only_fills_a_batch_up_is_refused():
     tried(Counting, "batched", normal=False)
     for batch_size in (4, 10, 32):
-        with pytest.raises(
-            ConfigError, match="a step of cohort.scan must leave out what batch.mask"
-        ):
+        with pytest.raises(ConfigError, match="of cohort.scan must leave out what batch.mask"):
             solver = fedlib.SGD(lr=0.1, batch_size=batch_size)
             tried(Forgetting, "batched", normal=False, local=solver)
 
