@@ -52,7 +52,8 @@ class Federation(federation.Federation):
         Args:
           train: inputs and labels of each client.
           test: the same for testing, with the same clients in the same order.
-          val: the same for validation, for methods that stop early; None for none.
+          val: the same for validation, for methods that stop early; None for none. Some clients
+            may have no examples here.
           unseen: positions of clients that do not train and are tested at the end.
           num_classes: L, if some class has no example; None for the number of classes in the data.
           signals: whether inputs [N, C, T] stay what they are, and get no channel.
@@ -61,24 +62,26 @@ class Federation(federation.Federation):
 
         Raises:
           ConfigError: if a part has not a pair for each client, or no client is left to train.
-          DataError: for a client without examples, or invalid arrays; names the client.
+          DataError: for a client without training or test examples, or invalid arrays; names the
+            client.
         """
         given = {"train": train, "val": val, "test": test}
         parts = {name: x for name, x in given.items() if name != "val" or x is not None}
         for name, pairs in parts.items():
             _check_pairs(name, pairs)
-        sizes = {name: len(pairs) for name, pairs in parts.items()}
-        if len({*sizes.values()}) > 1:
-            counts = ", ".join(f"{name} of {size}" for name, size in sizes.items())
+        if len({*map(len, parts.values())}) > 1:
+            counts = ", ".join(f"{name} of {len(pairs)}" for name, pairs in parts.items())
             raise ConfigError(f"each part must be of the same clients, got {counts} clients")
         _check_unseen(unseen, len(train))
-        contents = []
+        contents, of_contents = [], []
+        of_part = dict(zip(SPLITS, (TRAIN, VAL, TEST), strict=True))
         for name, pairs in parts.items():
             for client, pair in enumerate(pairs):
+                if name == "val" and np.shape(pair[1]) == (0,):
+                    continue
                 made = _content(f"{name} data of client {client}", *pair, signals=signals)
                 contents.append(made._replace(client=np.full(len(made.y), client)))
-        of_part = dict(zip(SPLITS, (TRAIN, VAL, TEST), strict=True))
-        of_contents = [of_part[name] for name, pairs in parts.items() for _ in pairs]
+                of_contents.append(of_part[name])
         examples = _pooled(contents, of_contents, num_classes, length, tokeniser)
         group = np.isin(np.arange(len(train)), [*unseen]).astype(np.uint8)
         rows = [examples.of_owner(of_part[name]) for name in SPLITS]
@@ -100,8 +103,9 @@ class Federation(federation.Federation):
 
         Args:
           train: for each client a `torch.utils.data.Dataset` or `DataLoader` of pairs (input,
-            label), or a `datasets.Dataset` of Hugging Face. All of it is read, in its order: of a
-            loader that shuffles, other test examples are drawn each time.
+            label), or a `datasets.Dataset` of Hugging Face. All of it is read once, in its order:
+            of a loader that shuffles, other test examples are drawn each time, and an image that
+            transforms crop at random keeps its crop.
           test: the same for testing; None draws the test examples from `train`.
           x, y: names of the columns of inputs and labels, of Hugging Face's data sets.
           test_fraction, seed: of that draw, for each client.
@@ -182,7 +186,6 @@ def partition(
     if test is None and "train_fraction" in {x.name for x in fields(partitions.load(kind))}:
         parameters = {"train_fraction": TRAIN_FRACTION, **parameters}
     dealer = partitions.parse({"kind": kind, **parameters})
-    seed = checked("seed", seed, int)
     if test is not None:
         _check_arrays("test", test, 3)
     if "owner" not in dealer.needs and (client is not None or len(test or ()) == 3):
@@ -194,7 +197,7 @@ def partition(
     examples = _pooled(contents, parts, num_classes, length, tokeniser)
     if missing := [FEATURES[need] for need in dealer.needs if need not in examples.features]:
         raise DataError(f"partition {kind} needs {' and '.join(missing)}, which the data lack")
-    return Federation._packed(dealer.deal(examples, seed))
+    return Federation._packed(dealer.deal(examples, checked("seed", seed, int)))
 
 
 def _check_list(name: str, part: Any, of: str) -> None:
@@ -229,8 +232,16 @@ def _check_unseen(unseen: Any, num_clients: int) -> None:
         )
 
 
+def _check_order(name: str, *given: Any) -> None:
+    """Raises DataError if only some data of pandas were shuffled: they are read by position."""
+    first, *others = [x.index for x in given if hasattr(x, "iloc")] or [None]
+    if any(not x.equals(first) and {*x} == {*first} for x in others):
+        raise DataError(f"{name}: indexes of x, y or client differ in order; give .to_numpy()")
+
+
 def _content(name: str, x: Any, y: Any, client: Any = None, *, signals: bool) -> Content:
     """Arrays of a part, checked and copied; `content` copies all but bytes."""
+    _check_order(name, x, y, client)
     found = content(name, x, y, client, signals=signals)
     return found._replace(x=found.x.copy()) if found.x.dtype == np.uint8 else found
 

@@ -204,10 +204,11 @@ def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
     layers = dict(model.named_modules())  # those whose weights are all frozen keep their values
     drawn = [x for x in layers if any(w.requires_grad for w in layers[x].parameters(recurse=False))]
     if fixed := [path for path in drawn if not hasattr(layers[path], "reset_parameters")]:
-        path = fixed[0]
+        # The path of the whole model is empty.
+        layer = f"{type(layers[fixed[0]]).__name__} {fixed[0]!r}".removesuffix(" ''")
         raise ConfigError(
-            f"{name}: {type(layers[path]).__name__} {path!r} has weights and no reset_parameters, "
-            "so a seed cannot draw them; give a function that makes the model, such as its class"
+            f"{name}: {layer} has weights and no reset_parameters, so a seed cannot draw them; "
+            "give a function that makes the model, such as its class"
         )
     whole = [x for x in reversed(layers) if _draws_layers(layers[x])]  # after their layers
     return partial(_reset, model, [*(x for x in drawn if x not in whole), *whole])

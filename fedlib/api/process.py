@@ -24,7 +24,9 @@ def plain() -> Iterator[None]:
         )
     with contextlib.ExitStack() as stack:
         for kind in ("cpu", "cuda"):
-            stack.enter_context(torch.autocast(kind, enabled=False))
+            # A cache of cast weights would outlive the steps that change them, as it is emptied
+            # at the end of the outermost block: this one, around any in the forward of a model.
+            stack.enter_context(torch.autocast(kind, enabled=False, cache_enabled=False))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         yield

@@ -38,7 +38,7 @@ class History(RunResult):
     """Everything recorded in a run; printing it lists the arrays, and not their numbers."""
 
     def __repr__(self) -> str:
-        named = {**vars(self), **self.diagnostics}
+        named = {**vars(self), **self.diagnostics, **self.by_round}
         arrays = [f"{x} {[*a.shape]}" for x, a in named.items() if isinstance(a, np.ndarray)]
         scores = ", ".join("/".join(view) for view in self.scores)
         return f"History: scores of {scores}; arrays {', '.join(arrays)}"
@@ -221,14 +221,13 @@ class Result(Accuracies):
         known = self._clients
         if not isinstance(client, str | Integral) or client not in known:
             raise ConfigError(f"no client {client!r}; there are {str([*known])[1:-1]}")
-        found = np.array([known[client]])
         group, ways = self._ways(client)
         if protocol not in ways:
             raise ConfigError(
                 f"{type(method).__name__} has no protocol {protocol!r} for {group} clients; it has "
                 f"{', '.join(ways) or 'none'}"
             )
-        cohort = simulation.cohort(found, simulation.course.rounds)
+        cohort = simulation.cohort(np.array([known[client]]), simulation.course.rounds)
         [(_, personal)] = evaluate.prepare(method, self.state, cohort, group, only={protocol})
         return ClientModel(method, tree.take(personal, 0), simulation.data)
 

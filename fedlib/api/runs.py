@@ -5,7 +5,7 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from fedlib.api.result import Result
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
-from fedlib.engine.task import Task, set_precision
+from fedlib.engine.task import JointTask, Task, set_precision
 from fedlib.errors import ConfigError, DataError, nearest, of_file, shown
 from fedlib.federation import Federation
 from fedlib.fields import typed
@@ -307,7 +307,8 @@ def _try(simulation: Simulation, report: Callable[[str], None], given: bool) -> 
             raise
         except Exception as error:  # a user's code may raise anything
             if own:
-                raise of_file(error, kind.round.__code__.co_filename, kind.__name__) from error
+                found = of_file(error, kind.round.__code__.co_filename, kind.__name__)
+                raise ConfigError(f"{found} {rehearsal.TRIED}") from error
             what = f"{kind.__name__} cannot train a model with these frozen weights"
             raise ConfigError(f"{what} ({type(error).__name__}: {error})") from error
     return simulation
@@ -356,10 +357,21 @@ def _made(
             one_of_several = str(x.type).startswith("tuple") and isinstance(tasks, Task)
             further[x.name] = (tasks,) if one_of_several else tasks
     with _in_one_line(f"{kind.__name__}: "):
-        made = kind(**{**own, **further})
+        made = _with_statistics_of_all(kind(**{**own, **further}))
         contract.check(made)
     build.refuse_gate(made, data)
     return made
+
+
+def _with_statistics_of_all(method: Method) -> Method:
+    """A user's method, whose task knows the buffers of all modules: `fit` trains none of them.
+
+    Methods of fedlib say it themselves, where they train several modules.
+    """
+    others = tuple(x for x in tasks_of(method) if x is not method.task and x.statistics)
+    if not others or type(method).__module__.startswith("fedlib."):
+        return method
+    return replace(method, task=method.task.extended(JointTask, others=others))
 
 
 def _tasks(value: Any, name: str, data: Federation, settings: Mapping, given: bool) -> Any:

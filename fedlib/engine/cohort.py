@@ -356,7 +356,7 @@ class Cohort:
         return batches(size) if self.task.mixes_examples else halving(batches, size)
 
     def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
-        """Average a score over each client's examples: [C, N, ...] -> [C, ...]
+        """Average a score over each client's examples, 0 if it has none: [C, N, ...] -> [C, ...]
 
         Raises:
           DataError: if no client of the federation has examples of the split.

@@ -45,7 +45,8 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str, executor: str = "auto
     except (ConfigError, DataError):
         raise
     except Exception as error:  # a user's code may raise anything
-        raise of_file(error, str(ROOT / spec.method), spec.method) from error
+        found = of_file(error, str(ROOT / spec.method), spec.method)
+        raise ConfigError(f"{found} {rehearsal.TRIED}") from error
 
 
 def _few_owners(spec: RunSpec, sizes: Sizes) -> Federation:

@@ -8,6 +8,7 @@ than the other, so executors fill a batch up, and a step that does not heed this
 import contextlib
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from fedlib.run.build import tasks_of, with_tasks
 from fedlib.run.simulate import Simulation
 
 CLIENTS = 2
+TRIED = "(in a trial round of two clients)"  # after errors, which more clients might not cause
 EXAMPLES = 14  # of each client and split; batches of most sizes leave other numbers of 14 and 7
 FEWER = 7  # of the last client, unless the statistics of a batch forbid to fill it up
 ROUNDING = 0.01  # of sums of probabilities
@@ -46,7 +48,8 @@ def check(simulation: Simulation) -> None:
         for name in SPLITS
     }
     few = replace(simulation.only(able, **first), executor=Loop())
-    name = type(few.method).__name__
+    kind, before = type(few.method), {*vars(few.method)}
+    name = kind.__name__
     instead = "take fedlib.streams.generator(cohort.seed, cohort.round, 'my draw')"
 
     def once() -> dict[str, Any]:
@@ -56,6 +59,9 @@ def check(simulation: Simulation) -> None:
     # That steps diverge on these few examples says nothing about the run.
     with contextlib.suppress(DivergedError):
         one, other = once(), once()
+        new = sorted(vars(few.method).keys() - before)
+        if hidden := [x for x in new if not isinstance(getattr(kind, x, None), cached_property)]:
+            raise ConfigError(f"{name} sets self.{hidden[0]}; a checkpoint keeps the state alone")
         odd = [entry for entry in one if not _same(one[entry], other[entry])]
         if odd and few.data.device.type == "cpu":  # on a GPU the order of sums may vary
             raise ConfigError(f"{name} gives another {odd[0]} when a round is repeated; {instead}")
@@ -94,7 +100,10 @@ def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
 
     class Refusing(type(cohort)):
         def fit(self, loss, params, *args, **options):
-            if not tree.leaves(self.task.trainable(params)):
+            weights, buffers = self.task.trainable(params), tuple(self.task.statistics)
+            if tree.leaves(tree.partition(weights, lambda x: x.endswith(buffers))[1]):
+                raise ConfigError(f"{name}: it would train a buffer, which is not named as in init")
+            if not tree.leaves(weights):
                 raise ConfigError(
                     f"{name}: cohort.fit is given nothing to train; the body of a linear model "
                     "has no parameters"

@@ -1,5 +1,6 @@
 """The trial of a user's model against plain PyTorch: what is trained right, and what is refused."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -11,8 +12,11 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import fedlib
+from fedlib.api.reference import loss_of
 from fedlib.draws import positions
+from fedlib.engine.task import Task, log_probs
 from fedlib.errors import ConfigError
+from fedlib.methods.fedavg import FedAvg, State
 
 DRAW = np.random.default_rng(0)
 Y = np.arange(64) % 3
@@ -48,9 +52,9 @@ def net(between, base=Net):
     return type("Own", (base,), {"between": staticmethod(between)})
 
 
-def train(model, federation=None, rounds=2, **options):
+def train(model, federation=None, rounds=2, method="fedavg", **options):
     options = {"local": SGD, "executor": "auto", "progress": None} | options
-    return fedlib.simulate(federation or cut(), model, "fedavg", rounds=rounds, **options)
+    return fedlib.simulate(federation or cut(), model, method, rounds=rounds, **options)
 
 
 def ema(model, x):
@@ -90,6 +94,7 @@ RIGHT = {
     "branch on a number": net(lambda m, x: m.first(x if x.sum().item() > 0 else -x)),
     "assertion": net(lambda m, x: m.first(x) if torch.isfinite(x).all() else None),
     "list": net(lambda m, x: m.first(x if sum(x.flatten().tolist()) > 0 else -x)),
+    "autocast": net(lambda m, x: torch.autocast("cpu", torch.bfloat16)(m.first)(x).float()),
     "float32 only": net(lambda m, x: m.first(x.float())),
 }
 
@@ -169,12 +174,8 @@ REFUSED = {
     "outputs change": net(switch),
     "'mean' is trained": net(by_data),
     "'mean' in evaluation": net(in_evaluation),
-    "weight' is trained": net(
-        lambda model, x: nn.functional.linear(x, model.same[0], model.first.bias)
-    ),
-    "batch of one": type(
-        "Own", (Net,), {"forward": lambda self, x: self.last(self.first(x)).squeeze()}
-    ),
+    "weight' is trained": net(lambda m, x: nn.functional.linear(x, m.same[0], m.first.bias)),
+    "batch of one": type("Own", (Net,), {"forward": lambda m, x: m.last(m.first(x)).squeeze()}),
     "cannot be run": net(lambda model, x: checkpoint(model.first, x, use_reentrant=False)),
     "'mask' of torch.bool": Masked,
 }
@@ -212,3 +213,31 @@ def test_the_trial_leaves_all_generators_as_they_are_and_repeats_its_bits():
     one, two = (train(RIGHT["batch normalisation"], cut(sizes=(15, 11))) for _ in range(2))
     assert before == positions()
     assert_same_result(one.history, two.history)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Helped(FedAvg):
+    helper: Task
+
+    def init(self, num_clients, seed):
+        both = {"model": self.task.init(seed), "helper": self.helper.init(seed)}
+        return State(both, self.local.memory(self.task.trainable(both), num_clients))
+
+    def predict(self, own, batch):
+        further = self.helper.logits(own["helper"], batch)
+        return log_probs(self.task.logits(own["model"], batch) + further)
+
+    def round(self, state, cohort):
+        return self.averaged(lambda own, b: loss_of(self.predict(own, b), b), state, cohort)
+
+
+def test_buffers_of_a_users_further_modules_are_not_trained():
+    found = train(nn.Linear(6, 3), method=Helped, helper=RIGHT["constant buffer"]())
+    assert not found.state.params["helper"]["body.mean"].any()
+
+
+def test_a_buffer_that_would_be_trained_under_another_name_is_refused():
+    other = lambda params: {f"my {name}": value for name, value in params.items()}  # noqa: E731
+    fit = lambda own, now, us: us.fit(None, us.held(other(now.params)), local=SGD)  # noqa: E731
+    with pytest.raises(ConfigError, match="Own: it would train a buffer"):
+        train(RIGHT["constant buffer"], method=type("Own", (FedAvg,), {"round": fit}))

@@ -304,6 +304,8 @@ def test_an_accuracy_is_the_share_of_right_answers_by_client_and_round():
     pooled = (accuracy * sizes).sum(axis=1) / sizes.sum()
     assert pooled.tolist() == pytest.approx(result.pooled_accuracy().tolist())
     assert f"{pooled[3]:.1%} seen" in repr(result)
+    result.history.by_round["alpha"] = np.zeros((3, 2))
+    assert "train_loss [3], alpha [3, 2]" in repr(result.history)
     last = accuracy.columns[-1]
     own = federation.test.of(federation.called.index(last))
     right = result.client_model(last)(federation.x[own]).argmax(1).numpy() == federation.y[own]
@@ -340,10 +342,11 @@ def test_architectures_are_given_as_modules_or_as_what_makes_them(gate):
 def test_arrays_of_clients_are_theirs():
     pairs = [(X[:10], Y[:10]), (X[10:30], Y[10:30]), (X[30:35], Y[30:35])]
     held_out = [(X[40:42], Y[40:42]), (X[42:45], Y[42:45]), (X[45:46], Y[45:46])]
-    made = fedlib.Federation.from_arrays(pairs, held_out, unseen=[1], num_classes=10)
+    val = [held_out[2], (X[:0], Y[:0]), held_out[0]]  # a small client may have none
+    made = fedlib.Federation.from_arrays(pairs, held_out, val, unseen=[1], num_classes=10)
     assert isinstance(made, Federation) and made.called == [0, 1, 2]
     assert made.ids("unseen").tolist() == [1]
-    for split, given in ((made.train, pairs), (made.test, held_out)):
+    for split, given in ((made.train, pairs), (made.val, val), (made.test, held_out)):
         for client, (x, y) in enumerate(given):
             assert np.array_equal(made.x[split.of(client)], x)
             assert np.array_equal(made.y[split.of(client)], y)
@@ -616,6 +619,7 @@ FEDERATIONS = {
         pd.DataFrame(X[:, :3], columns=[*"aab"]), test=(pd.DataFrame(X[:, :3], columns=[*"aba"]), Y)
     ),
     "y is also the column 'k' of x": lambda: deal(pd.DataFrame({"k": Y}), pd.Series(Y, name="k")),
+    "indexes of x, y or client": lambda: deal(pd.DataFrame(X), pd.Series(Y).sample(frac=1)),
     "num_classes must be .* got nan": lambda: deal(num_classes=float("nan")),
 }
 
