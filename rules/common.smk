@@ -81,6 +81,8 @@ if process.is_main and lost:
         f"for it, give --config 'fedlib={{{lost[0]}: ...}}', with the key that your Snakefile gives it"
     )
 
+WEIGHTS = []  # what rule partitions gets of pretrained weights
+
 try:
     PLAN = freshness.make_plan(config)
     config.update(PLAN.config)
@@ -93,7 +95,9 @@ try:
     if process.is_main:
         PLAN = preflight.check(PLAN)
         if not any(word in READERS for word in words):
-            internals.make_again(*freshness.check(PLAN))
+            found = freshness.check(PLAN)
+            WEIGHTS = freshness.list_weights(PLAN, found)
+            internals.make_again(*found)
         if not reads:
             write_specifications(PLAN)
 except (ConfigError, DataError, OSError) as error:

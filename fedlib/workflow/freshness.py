@@ -131,11 +131,20 @@ def list_open_jobs(
             opened |= {paper, None}  # the report is of all papers
         elif stage == "partition":
             fetched.add(plan.download(paper, job["federation"]))
-        if stage in ("tune", "train") and "partition" in stages:
+        if stage in OF_RUNS and "partition" in stages:
             fetched.update(plan.run(paper, job["federation"], job["label"]).pretrained())
     receipts = {x: plan.path("receipt", dataset=x) for x in sorted(fetched)}
     missing = [x for x, receipt in receipts.items() if not Path(receipt).exists()]
     return [*(OpenJob("download", {"dataset": x}, MISSING) for x in missing), *todo]
+
+
+def list_weights(plan: Plan, found: Freshness) -> list[str]:
+    """Receipts of pretrained weights that are there, or that open jobs need."""
+    open_jobs = list_open_jobs(plan, found, RESULTS)
+    needed = {one.job["dataset"] for one in open_jobs if one.stage == "download"}
+    of_runs = {name for run in plan.runs.values() for name in run.pretrained()}
+    receipts = {name: plan.path("receipt", dataset=name) for name in sorted(of_runs)}
+    return [path for name, path in receipts.items() if name in needed or Path(path).exists()]
 
 
 def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:

@@ -1,15 +1,18 @@
 """A selection adds to what a folder shows; what is left out is said."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commands import RULES
 from conftest import toy_paper, toy_run
 
 from fedlib import papers, seals
+from fedlib.data import downloads
 from fedlib.spec.exhibits import KINDS, declared
 from fedlib.spec.experts import TablesOverTime
 from fedlib.spec.figures import AccuracyOverRounds, CostToTarget
@@ -21,6 +24,7 @@ from fedlib.workflow.freshness import (
     check,
     list_inputs,
     list_open_jobs,
+    list_weights,
     make_plan,
 )
 from fedlib.workflow.plan import Plan
@@ -160,6 +164,20 @@ def test_what_is_open_is_listed_with_its_cause(folder):
     (folder / plan.files("history")[0]).unlink()
     runs = {job: number for job, number in causes().items() if job[0] in ("train", "evaluate")}
     assert runs == {("train", MISSING): 1, ("evaluate", FOLLOWS): 1}
+
+
+def test_weights_are_fetched_first_if_an_open_job_needs_them_and_else_not_at_all(folder, declare):
+    """If a training of the same Snakemake downloaded them, finished ones would be repeated."""
+    weights = downloads.weights()[0]
+    declare(one=toy_paper(name="one", runs=[toy_run(weights=weights)]))
+    finish(plan := Plan({}))
+    (receipt := Path(plan.path("receipt", dataset=weights))).unlink()
+    assert list_weights(plan, check(plan)) == []
+    Path(plan.files("evaluation")[0]).unlink()
+    found = check(plan)
+    assert list_weights(plan, found) == [str(receipt)]
+    assert list_open_jobs(plan, found, RESULTS)[0] == ("download", {"dataset": weights}, MISSING)
+    assert "WEIGHTS," in re.search(r"rule partitions:.*?localrule", RULES, re.DOTALL)[0]
 
 
 def test_clients_that_a_partition_could_not_fill_are_told(folder):
