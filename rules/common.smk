@@ -81,8 +81,6 @@ if process.is_main and lost:
         f"for it, give --config 'fedlib={{{lost[0]}: ...}}', with the key that your Snakefile gives it"
     )
 
-WEIGHTS = []  # what rule partitions gets of pretrained weights
-
 try:
     PLAN = freshness.make_plan(config)
     config.update(PLAN.config)
@@ -92,11 +90,13 @@ try:
             f"Here, give --configfile {PLAN.path('budget')} or name runs"
         )
     ESTIMATES = Estimates.read(PLAN.path("estimates"))
+    # What rule partitions makes besides manifests; a receipt that is there may be outdated.
+    NEEDS = [file for file in PLAN.files("receipt") if os.path.exists(file)]
     if process.is_main:
         PLAN = preflight.check(PLAN)
         if not any(word in READERS for word in words):
             found = freshness.check(PLAN)
-            WEIGHTS = freshness.list_weights(PLAN, found)
+            NEEDS += freshness.list_needs(PLAN, freshness.list_open_jobs(PLAN, found))
             internals.make_again(*found)
         if not reads:
             write_specifications(PLAN)

@@ -61,8 +61,8 @@ rule download_all:
 
 
 rule partitions:
-    """All shards, and needed weights; run it first: if they are as before, no run is repeated."""
+    """Shards and weights, as needed; run it first: if they are as before, no run is repeated."""
     input:
         PLAN.files("manifest"),
-        WEIGHTS,
+        NEEDS,
     localrule: True

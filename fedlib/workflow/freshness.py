@@ -17,7 +17,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from glob import glob
 from pathlib import Path
@@ -115,7 +115,7 @@ def list_open_jobs(
 
     Shards or choices of settings that come out as before repeat nothing; others repeat their runs.
     """
-    todo, opened, fetched = [], set(), set()
+    todo, opened = [], set()
     for stage, job in plan.jobs():
         if stage not in stages:
             continue
@@ -129,22 +129,32 @@ def list_open_jobs(
             continue
         if stage in (*OF_RUNS, "metrics"):
             opened |= {paper, None}  # the report is of all papers
-        elif stage == "partition":
-            fetched.add(plan.download(paper, job["federation"]))
-        if stage in OF_RUNS and "partition" in stages:
-            fetched.update(plan.run(paper, job["federation"], job["label"]).pretrained())
-    receipts = {x: plan.path("receipt", dataset=x) for x in sorted(fetched)}
-    missing = [x for x, receipt in receipts.items() if not Path(receipt).exists()]
+    if "partition" not in stages:
+        return todo
+    needs = {*list_needs(plan, todo)}
+    todo = [one for one in todo if not _is_spared(plan, one, needs)]
+    for one in todo:
+        if one.stage == "partition":
+            download = plan.download(one.job["paper"], one.job["federation"])
+            needs.add(plan.path("receipt", dataset=download))
+    receipts = {name: plan.path("receipt", dataset=name) for name in plan.downloads()}
+    missing = [x for x, path in receipts.items() if path in needs and not Path(path).exists()]
     return [*(OpenJob("download", {"dataset": x}, MISSING) for x in missing), *todo]
 
 
-def list_weights(plan: Plan, found: Freshness) -> list[str]:
-    """Receipts of pretrained weights that are there, or that open jobs need."""
-    open_jobs = list_open_jobs(plan, found, RESULTS)
-    needed = {one.job["dataset"] for one in open_jobs if one.stage == "download"}
-    of_runs = {name for run in plan.runs.values() for name in run.pretrained()}
-    receipts = {name: plan.path("receipt", dataset=name) for name in sorted(of_runs)}
-    return [path for name, path in receipts.items() if name in needed or Path(path).exists()]
+def list_needs(plan: Plan, todo: Iterable[OpenJob]) -> list[str]:
+    """Shards, and receipts of pretrained weights, that open jobs of runs read."""
+    jobs = [one.job for one in todo if one.stage in OF_RUNS]
+    needs = (path for x in jobs for path in (plan.path("shards", **x), *plan.weights(**x)))
+    return [*dict.fromkeys(needs)]
+
+
+def _is_spared(plan: Plan, one: OpenJob, needs: Collection[str]) -> bool:
+    """Whether a job would cut shards that were deleted to save space, and that nobody needs."""
+    if one.stage != "partition" or one.cause != MISSING:
+        return False
+    shards, manifest = (plan.path(file, **one.job) for file in ("shards", "manifest"))
+    return shards not in needs and Path(manifest).exists()
 
 
 def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:

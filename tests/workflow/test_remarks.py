@@ -23,8 +23,8 @@ from fedlib.workflow.freshness import (
     RESULTS,
     check,
     list_inputs,
+    list_needs,
     list_open_jobs,
-    list_weights,
     make_plan,
 )
 from fedlib.workflow.plan import Plan
@@ -166,18 +166,22 @@ def test_what_is_open_is_listed_with_its_cause(folder):
     assert runs == {("train", MISSING): 1, ("evaluate", FOLLOWS): 1}
 
 
-def test_weights_are_fetched_first_if_an_open_job_needs_them_and_else_not_at_all(folder, declare):
-    """If a training of the same Snakemake downloaded them, finished ones would be repeated."""
+def test_shards_and_weights_are_made_first_if_an_open_job_reads_them_and_else_not(folder, declare):
+    """If they came in the step of a training, Snakemake would repeat all finished ones."""
     weights = downloads.weights()[0]
     declare(one=toy_paper(name="one", runs=[toy_run(weights=weights)]))
     finish(plan := Plan({}))
-    (receipt := Path(plan.path("receipt", dataset=weights))).unlink()
-    assert list_weights(plan, check(plan)) == []
+    receipt, [shards] = plan.path("receipt", dataset=weights), plan.files("shards")
+    for file in (receipt, shards):
+        Path(file).unlink()
+    todo = list_open_jobs(plan, check(plan), RESULTS)
+    assert list_needs(plan, todo) == [] and not {"partition", "download"} & {x.stage for x in todo}
     Path(plan.files("evaluation")[0]).unlink()
-    found = check(plan)
-    assert list_weights(plan, found) == [str(receipt)]
-    assert list_open_jobs(plan, found, RESULTS)[0] == ("download", {"dataset": weights}, MISSING)
-    assert "WEIGHTS," in re.search(r"rule partitions:.*?localrule", RULES, re.DOTALL)[0]
+    todo = list_open_jobs(plan, check(plan), RESULTS)
+    assert list_needs(plan, todo) == [shards, receipt]
+    assert [x.stage for x in todo[:3]] == ["download", "partition", "evaluate"]
+    assert todo[0].job == {"dataset": weights}
+    assert "NEEDS," in re.search(r"rule partitions:.*?localrule", RULES, re.DOTALL)[0]
 
 
 def test_clients_that_a_partition_could_not_fill_are_told(folder):
