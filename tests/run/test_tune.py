@@ -3,9 +3,11 @@
 import json
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import RULES
 from conftest import toy_run
 from every_method import METHODS, make
 from stages import SPEC, assert_one_line, options, run_here
@@ -13,6 +15,7 @@ from support import silently, simulation_of, toy_federation
 
 from fedlib import methods, papers, seals
 from fedlib.cli import take
+from fedlib.cli.run import steps
 from fedlib.data import partitions
 from fedlib.data.joined import Joined
 from fedlib.engine.task import Task
@@ -305,6 +308,20 @@ def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(toy):
     assert "tuned" not in json.loads(made.spec("train", **NAMES | {"federation": "mnist"}, seed=3))
     read = freshness.list_inputs(made, "train", {**NAMES, "seed": 3})
     assert made.path("choice", **NAMES) in read and made.path("trials", **NAMES) not in read
+
+
+def test_what_is_tuned_again_repeats_no_training_if_the_same_is_chosen(
+    tuned_alone, tmp_path, monkeypatch
+):
+    """Also where the files of the tuning were deleted, of which trainings read the choice alone."""
+    monkeypatch.chdir(tmp_path)
+    made, given = tuned_alone(), SimpleNamespace(config=[], configfile=[], options=[])
+    assert [step[3:] for step in steps(given, made)] == [["partitions"], []]
+    history = Path(made.files("history")[0])
+    history.parent.mkdir(parents=True)
+    history.touch()
+    assert [step[3:] for step in steps(given, made)] == [["partitions"], ["tunings"], []]
+    assert 'PLAN.files("choice", "trials"),' in RULES
 
 
 def test_every_seed_may_have_a_tuning_of_its_own(tuned_alone):
