@@ -368,8 +368,12 @@ def test_a_tuning_is_taken_once_whatever_its_code_and_counts_as_done(elsewhere):
         take.take(plan, result)
 
 
-def test_a_value_that_is_set_is_not_tuned(tuned_alone):
-    made = tuned_alone({"tag": "t", "set": ["fedavg.local.lr=0.3", "fedavg.tuning.trials=7"]})
+@pytest.mark.parametrize("rate", ["fedavg.local.lr=0.3", 'fedavg.local={"lr": 0.3}'])
+@pytest.mark.parametrize(
+    "trials", ["tuning.trials=7", 'tuning={"trials": 7, "rates": [0.01, 1.0]}']
+)
+def test_a_value_that_is_set_is_not_tuned(tuned_alone, rate, trials):
+    made = tuned_alone({"tag": "t", "set": [rate, f"fedavg.{trials}"]})
     spec = json.loads(made.spec("tune", **NAMES))
     assert spec["local"]["lr"] == 0.3
     assert spec["tuning"] == {"trials": 7, "rates": [0.01, 1.0], "fixed": ["local.lr"]}
