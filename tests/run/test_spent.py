@@ -1,5 +1,8 @@
 """What jobs take of their machine is in the record of a run, also over an interruption."""
 
+import subprocess
+import sys
+
 import torch
 
 from fedlib.run.checkpoint import Checkpoints
@@ -20,3 +23,11 @@ def test_a_checkpoint_says_what_was_used_when_it_was_saved(tmp_path):
     for number in (1, 2):
         checkpoints.save(number, {"x": torch.zeros(1)})
     assert Checkpoints(tmp_path, {"spec": 1}).used() == {CPU: 3.0}
+
+
+def test_what_the_process_took_that_starts_a_job_does_not_count():
+    """It counts in ru_maxrss where Python starts another process without a copy of itself."""
+    large = torch.ones(3 * 10**7)  # 120 MB besides PyTorch
+    code = "from fedlib.run.usage import Usage; print(Usage()()['memory_bytes'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert int(done.stdout) < large.nbytes
