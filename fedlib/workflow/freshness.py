@@ -132,7 +132,14 @@ def list_open_jobs(
     if "partition" not in stages:
         return todo
     needs = {*list_needs(plan, todo)}
-    todo = [one for one in todo if not _is_spared(plan, one, needs)]
+    # Shards that were deleted to save space are cut only for a job that reads them.
+    todo = [
+        one
+        for one in todo
+        if one[::2] != ("partition", MISSING)
+        or plan.path("shards", **one.job) in needs
+        or not Path(plan.path("manifest", **one.job)).exists()
+    ]
     for one in todo:
         if one.stage == "partition":
             download = plan.download(one.job["paper"], one.job["federation"])
@@ -147,14 +154,6 @@ def list_needs(plan: Plan, todo: Iterable[OpenJob]) -> list[str]:
     jobs = [one.job for one in todo if one.stage in OF_RUNS]
     needs = (path for x in jobs for path in (plan.path("shards", **x), *plan.weights(**x)))
     return [*dict.fromkeys(needs)]
-
-
-def _is_spared(plan: Plan, one: OpenJob, needs: Collection[str]) -> bool:
-    """Whether a job would cut shards that were deleted to save space, and that nobody needs."""
-    if one.stage != "partition" or one.cause != MISSING:
-        return False
-    shards, manifest = (plan.path(file, **one.job) for file in ("shards", "manifest"))
-    return shards not in needs and Path(manifest).exists()
 
 
 def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
@@ -218,7 +217,11 @@ class _Folder:
 
     def put_times_right(self, stage: str, job: dict) -> None:
         """Make outputs no older than their inputs, and nothing newer than now."""
-        read = [*list_inputs(self.plan, stage, job), *_list_companions(self.plan, stage, job)]
+        read = list_inputs(self.plan, stage, job)
+        if stage == "evaluate":  # Snakemake compares the times of what it reads besides, too
+            read.append(self.plan.path("state", **job))
+        elif stage == "report":
+            read += self.plan.files("table_csv", "figure_pdf", "figure_png", "figure_svg")
         outputs = [path for kind in self.outputs(stage, job) for path in kind]
         read = [path for path in read if Path(path).exists()]
         with contextlib.suppress(OSError):  # another user's files, or a read-only disk
@@ -253,10 +256,3 @@ class _Folder:
 
     def _time(self, path: str) -> int:
         return Path(path).stat().st_mtime_ns
-
-
-def _list_companions(plan: Plan, stage: str, job: dict) -> list[str]:
-    """Other files that a job reads, whose times Snakemake compares."""
-    if stage == "report":
-        return plan.files("table_csv", "figure_pdf", "figure_png", "figure_svg")
-    return [plan.path("state", **job)] if stage == "evaluate" else []
