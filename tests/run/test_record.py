@@ -49,10 +49,6 @@ def test_the_commit_is_that_of_the_checkout_and_of_a_linked_worktree(folder, mon
     assert environment()["commit"] == commit
 
 
-def test_without_git_there_is_no_commit_and_no_error(folder):
-    assert environment()["commit"] is None
-
-
 def is_clean():
     """As the record of a new process has it."""
     fedlib.environment._checkout.cache_clear()
@@ -81,4 +77,4 @@ def test_whether_something_that_git_does_not_know_is_clean_is_unknown(folder, mo
     (folder / ".git/HEAD").write_text("0" * 40)
     assert is_clean() is None  # no repository, whatever it looks like
     monkeypatch.setenv("PATH", "")
-    assert is_clean() is None
+    assert is_clean() is None and environment()["commit"] is None

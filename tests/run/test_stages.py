@@ -272,8 +272,7 @@ def test_a_training_that_ended_unnoticed_goes_on_from_its_last_round_until_it_is
     copied, call, monkeypatch
 ):
     def wait(*args, exclusive=command.locks.exclusive, **how):
-        """For the lock of an orphan, which saves its last checkpoint before it ends."""
-        saved = seals.read_json(index := copied / "checkpoints" / "checkpoint.json")
+        saved = seals.read_json(index := copied / "checkpoints" / "checkpoint.json")  # an orphan's
         seals.write_json(index, saved | {"spent": {CPU: 1e4}})
         return exclusive(*args, **how)
 

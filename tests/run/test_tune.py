@@ -310,16 +310,13 @@ def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(toy):
     assert made.path("choice", **NAMES) in read and made.path("trials", **NAMES) not in read
 
 
-def test_what_is_tuned_again_repeats_no_training_if_the_same_is_chosen(
+def test_a_step_tunes_before_that_of_trainings_which_it_may_leave_as_they_are(
     tuned_alone, tmp_path, monkeypatch
 ):
-    """Also where the files of the tuning were deleted, of which trainings read the choice alone."""
     monkeypatch.chdir(tmp_path)
     made, given = tuned_alone(), SimpleNamespace(config=[], configfile=[], options=[])
     assert [step[3:] for step in steps(given, made)] == [["partitions"], []]
-    history = Path(made.files("history")[0])
-    history.parent.mkdir(parents=True)
-    history.touch()
+    seals.write_json(made.files("history")[0], {})  # the files of its tuning were deleted
     assert [step[3:] for step in steps(given, made)] == [["partitions"], ["tunings"], []]
     assert 'PLAN.files("choice", "trials"),' in RULES
 

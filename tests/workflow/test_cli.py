@@ -131,6 +131,10 @@ def test_other_targets_are_commands_at_scale_about_what_is_named():
     assert kept.replace
     assert read("keep").paper == "pfedmm"
     assert read("list", WHAT="methods").what == "methods"
+    drawn = read("figures-from", FROM="'docs/results/a b'", ARGS="--out x")
+    assert (drawn.source, drawn.out) == (Path("docs/results/a b"), Path("x"))
+    with pytest.raises(ConfigError, match="make figures-from needs FROM"):
+        read("figures-from")
 
 
 def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_bought():
@@ -140,13 +144,6 @@ def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_boug
     assert len(others) == 2 and all(step.endswith(bought) for step in others)
     *_, last = steps("reproduce", CONFIG="budget=10h runs=[pfedmm/emnist/fedavg]")
     assert last.endswith("--configfile results/full/budget.json --config scale=full")
-
-
-def test_kept_results_and_their_folder_are_words_of_their_own():
-    drawn = read("figures-from", FROM="'docs/results/a b'", ARGS="--out x")
-    assert (drawn.source, drawn.out) == (Path("docs/results/a b"), Path("x"))
-    with pytest.raises(ConfigError, match="make figures-from needs FROM"):
-        read("figures-from")
 
 
 NONSENSE = [

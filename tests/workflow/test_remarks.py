@@ -1,7 +1,6 @@
 """A selection adds to what a folder shows; what is left out is said."""
 
 import json
-import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -175,13 +174,12 @@ def test_shards_and_weights_are_made_first_if_an_open_job_reads_them_and_else_no
     for file in (receipt, shards):
         Path(file).unlink()
     todo = list_open_jobs(plan, check(plan), RESULTS)
-    assert list_needs(plan, todo) == [] and not {"partition", "download"} & {x.stage for x in todo}
+    assert list_needs(plan, todo) == [] and todo[0].stage == "metrics"
     Path(plan.files("evaluation")[0]).unlink()
     todo = list_open_jobs(plan, check(plan), RESULTS)
     assert list_needs(plan, todo) == [shards, receipt]
     assert [x.stage for x in todo[:3]] == ["download", "partition", "evaluate"]
-    assert todo[0].job == {"dataset": weights}
-    assert "NEEDS," in re.search(r"rule partitions:.*?localrule", RULES, re.DOTALL)[0]
+    assert "        NEEDS,\n" in RULES
 
 
 def test_clients_that_a_partition_could_not_fill_are_told(folder):
@@ -204,7 +202,6 @@ def test_clients_that_a_partition_could_not_fill_are_told(folder):
 
 
 def test_a_report_is_of_the_selected_papers(folder):
-    finish(Plan({}))
     spec = json.loads(Plan({"papers": ["two"]}).spec("report"))
     assert [paper["name"] for paper in spec["papers"]] == ["two"]
 
