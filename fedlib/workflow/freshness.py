@@ -127,8 +127,8 @@ def list_open_jobs(
             todo.append(OpenJob(stage, job, FOLLOWS))
         else:
             continue
-        if stage in (*OF_RUNS, "metrics"):
-            opened |= {paper, None}  # the report is of all papers
+        if stage in (*OF_RUNS, *SHOWING):  # the report is of all papers
+            opened |= {None} if stage in ("table", "figure") else {paper, None}
     if "partition" not in stages:
         return todo
     needs = {*list_needs(plan, todo)}

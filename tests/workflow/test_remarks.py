@@ -20,6 +20,7 @@ from fedlib.workflow.freshness import (
     FOLLOWS,
     MISSING,
     RESULTS,
+    Freshness,
     check,
     list_inputs,
     list_needs,
@@ -163,6 +164,9 @@ def test_what_is_open_is_listed_with_its_cause(folder):
     (folder / plan.files("history")[0]).unlink()
     runs = {job: number for job, number in causes().items() if job[0] in ("train", "evaluate")}
     assert runs == {("train", MISSING): 1, ("evaluate", FOLLOWS): 1}
+    others = {*plan.targets(), *plan.files("shards")} - {plan.files("table_json")[0]}
+    todo = list_open_jobs(plan, Freshness({}, others), RESULTS)
+    assert [(x.stage, x.cause) for x in todo] == [("table", MISSING), ("report", FOLLOWS)]
 
 
 def test_shards_and_weights_are_made_first_if_an_open_job_reads_them_and_else_not(folder, declare):
