@@ -140,10 +140,8 @@ def list_open_jobs(
         or plan.path("shards", **one.job) in needs
         or not Path(plan.path("manifest", **one.job)).exists()
     ]
-    for one in todo:
-        if one.stage == "partition":
-            download = plan.download(one.job["paper"], one.job["federation"])
-            needs.add(plan.path("receipt", dataset=download))
+    cut = [plan.download(**one.job) for one in todo if one.stage == "partition"]
+    needs.update(plan.path("receipt", dataset=name) for name in cut)
     receipts = {name: plan.path("receipt", dataset=name) for name in plan.downloads()}
     missing = [x for x, path in receipts.items() if path in needs and not Path(path).exists()]
     return [*(OpenJob("download", {"dataset": x}, MISSING) for x in missing), *todo]
@@ -167,8 +165,7 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "partition":
             data = plan.data(job["paper"], job["federation"])
             own = downloads.own_files(data.dataset, data.params.get("source"), plan.config["raw"])
-            name = plan.download(job["paper"], job["federation"])
-            return [*map(str, own)] or [plan.path("receipt", dataset=name)]
+            return [*map(str, own)] or [plan.path("receipt", dataset=plan.download(**job))]
         case "train":
             return [plan.path("manifest", **job), *plan.weights(**job), *plan.choice(**job)]
         case "evaluate":
@@ -246,6 +243,10 @@ class _Folder:
                 data = self.plan.data(job["paper"], job["federation"])
                 inputs = downloads.with_names(inputs, data.dataset, read, self.plan.config["raw"])
             if made.inputs != inputs:
+                return "input changed"
+        elif stage in ("train", "evaluate") and Path(read[0]).exists():
+            # A receipt of weights is gone; a result of a run also contains its manifest's digest.
+            if self.content(read[0]).encode() not in Path(path).read_bytes():
                 return "input changed"
         if stage == LARGE and max(map(self._time, beside)) <= self._time(path):
             return None

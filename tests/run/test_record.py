@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 
+import numpy
 import pytest
 
 import fedlib.environment
@@ -21,8 +22,6 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_the_environment_names_versions_and_machine():
-    import numpy
-
     found = environment()
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
     assert found["numpy"] == numpy.__version__

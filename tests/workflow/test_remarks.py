@@ -56,7 +56,8 @@ def finish(plan, **wrong):
             read = seals.contents(*list_inputs(plan, stage, job))
             digests = plan.digest(stage, **job), plan.code(stage, **job), read
             made = seals.Made(*digests, seals.contents(*others))
-            path.write_text(str(made._replace(**wrong if stage != "partition" else {})))
+            manifest = seals.content(plan.path("manifest", **job))
+            path.write_text(f"{made._replace(**wrong if stage != 'partition' else {})} {manifest}")
 
 
 def seeds(**config):
@@ -170,7 +171,6 @@ def test_what_is_open_is_listed_with_its_cause(folder):
 
 
 def test_shards_and_weights_are_made_first_if_an_open_job_reads_them_and_else_not(folder, declare):
-    """If they came in the step of a training, Snakemake would repeat all finished ones."""
     weights = downloads.weights()[0]
     declare(one=toy_paper(name="one", runs=[toy_run(weights=weights)]))
     finish(plan := Plan({}))
@@ -184,6 +184,9 @@ def test_shards_and_weights_are_made_first_if_an_open_job_reads_them_and_else_no
     assert list_needs(plan, todo) == [shards, receipt]
     assert [x.stage for x in todo[:3]] == ["download", "partition", "evaluate"]
     assert "        NEEDS,\n" in RULES
+    # Where no receipt is, too, a training counts as of other data if those were cut otherwise.
+    Path(plan.files("manifest")[0]).write_text("{}")
+    assert check(plan).outdated[plan.files("history")[0]] == "input changed"
 
 
 def test_clients_that_a_partition_could_not_fill_are_told(folder):
