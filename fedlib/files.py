@@ -36,7 +36,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        os.umask(umask := os.umask(0))  # it can be read only where it is set
+        temporary.chmod(0o666 & ~umask)
         temporary.replace(path)
         _flush_names(path.parent)
     finally:
@@ -123,9 +124,3 @@ def _flush_names(folder: Path) -> None:
             raise
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

@@ -62,7 +62,10 @@ def spec_digest(spec: object) -> str:
 
 
 def contents(*paths: str | Path) -> str:
-    """One digest of the contents of files, in this order; their paths do not matter."""
+    """One digest of the contents of files, in this order; their paths do not matter.
+
+    A job takes it before it reads them: a file that changes meanwhile counts as changed afterwards.
+    """
     return combined(map(content, paths))
 
 

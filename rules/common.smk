@@ -90,10 +90,14 @@ try:
             f"Here, give --configfile {PLAN.path('budget')} or name runs"
         )
     ESTIMATES = Estimates.read(PLAN.path("estimates"))
+    # What rule partitions makes besides manifests; a receipt that is there may be outdated.
+    NEEDS = [file for file in PLAN.files("receipt") if os.path.exists(file)]
     if process.is_main:
         PLAN = preflight.check(PLAN)
         if not any(word in READERS for word in words):
-            internals.make_again(*freshness.check(PLAN))
+            found = freshness.check(PLAN)
+            NEEDS += freshness.list_needs(PLAN, freshness.list_open_jobs(PLAN, found))
+            internals.make_again(*found)
         if not reads:
             write_specifications(PLAN)
 except (ConfigError, DataError, OSError) as error:

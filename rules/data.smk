@@ -61,7 +61,8 @@ rule download_all:
 
 
 rule partitions:
-    """All shards; run it first: if shards come out unchanged, their runs are not repeated."""
+    """Shards and weights, as needed; run it first: if they are as before, no run is repeated."""
     input:
         PLAN.files("manifest"),
+        NEEDS,
     localrule: True

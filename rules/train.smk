@@ -43,7 +43,7 @@ rule tune:
 rule tunings:
     """All choices of settings; run it second: if choices come out unchanged, no run is repeated."""
     input:
-        PLAN.files("choice"),
+        PLAN.files("choice", "trials"),
     localrule: True
 
 

@@ -39,11 +39,11 @@ def main() -> None:
         record = job.record(args, simulation, device, code, args.history)
         stamp = job.stamp(args, spec, code) | {"history": files.digest(args.history)}
         own = args.checkpoints / "evaluation"
-        earlier = [Checkpoints(folder, stamp).used() for folder in own.glob("*")]
-        spent = Usage(max(earlier, key=lambda used: used.get(WALL, 0), default={}))
-        about = {"stamp": stamp, "spent": spent, "report": tell}
-        checkpoints = (Checkpoints(own / str(number), **about) for number in count())
         with hold(args, args.out):
+            earlier = [Checkpoints(folder, stamp).used() for folder in own.glob("*")]
+            spent = Usage(max(earlier, key=lambda used: used.get(WALL, 0), default={}))
+            about = {"spent": spent, "report": tell}
+            checkpoints = (Checkpoints(own / str(number), stamp, **about) for number in count())
             result = evaluate_state(
                 simulation,
                 spec,

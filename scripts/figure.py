@@ -22,7 +22,6 @@ def main() -> None:
     roots = ("scripts/figure.py", KINDS["figure"][spec["kind"]].module_name())
     code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)
-    # Before they are read: a file that changes meanwhile counts as changed afterwards.
     read = seals.contents(args.metrics, args.clients, *args.published)
     figure = FigureInputs.read(spec, args.metrics, args.clients, published).made()
     pictures = [args.pdf, args.png, args.svg]

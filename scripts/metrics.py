@@ -21,8 +21,8 @@ def main() -> None:
 
     code = provenance.check_code(args.code, "scripts/metrics.py")
     spec = command.json_argument(args.spec, "paper", "runs")
-    tidy, clients = collect(spec, args.runs)
     read = seals.contents(*result_files(spec, args.runs))
+    tidy, clients = collect(spec, args.runs)
     made = seals.Made(seals.spec_digest(spec), code, read, seals.contents())
     frames.write_csv(named(tidy), args.csv)
     frames.write_parquet(clients, args.clients, made)

@@ -29,7 +29,6 @@ def main() -> None:
     if receipt.exists() and not own:
         check_receipt(receipt, downloads.files(*data).values(), args.raw)
     read = own or [receipt] * receipt.exists()
-    # Before they are read: a file that changes meanwhile counts as changed afterwards.
     inputs = downloads.with_names(seals.contents(*read), spec["dataset"], own, args.raw)
     federation = build(spec, args.raw)
     made = seals.Made(seals.spec_digest(spec), code, inputs, seals.contents())

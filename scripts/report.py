@@ -23,10 +23,10 @@ def main() -> None:
 
     code = provenance.check_code(args.code, "scripts/report.py")
     spec = command.json_argument(args.spec, "papers", "scale", "folder")
-    check_pictures(spec, args.figures)
-    content = gather(spec, args.results, args.figures)
     shown = layout.shown(spec, args.results, args.figures)
     read = seals.contents(*shown, *layout.templates(provenance.ROOT))
+    check_pictures(spec, args.figures)
+    content = gather(spec, args.results, args.figures)
     made = seals.Made(seals.spec_digest(spec), code, read, seals.contents())
     note = f"\n<!-- {made} -->\n"
     files.write_text(args.md, as_markdown.page(content, args.md) + note)

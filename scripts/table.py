@@ -23,7 +23,6 @@ def main() -> None:
     roots = ("scripts/table.py", KINDS["table"][spec["kind"]].module_name())
     code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)
-    # Before they are read: a file that changes meanwhile counts as changed afterwards.
     read = seals.contents(args.metrics, args.clients, *args.published)
     sheet = TableInputs.read(spec, args.metrics, args.clients, published).made()
     made = partial(seals.Made, seals.spec_digest(spec), code, read)

@@ -40,8 +40,8 @@ def main() -> None:
         simulation = job.simulation(args, ran, device)
         stamp = job.stamp(args, ran, code)
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
-        checkpoints.spent = Usage(checkpoints.used())
         with hold(args, args.history), Stop() as stop:
+            checkpoints.spent = Usage(checkpoints.used())  # an orphan has saved its last one now
             started = time.monotonic()
             where = f"{device}, {simulation.executor.name}, pid {os.getpid()}"
             tell(f"{ran.method} on {args.shards}, {where}")

@@ -58,13 +58,14 @@ def checked(args: argparse.Namespace) -> Plan:
 def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
     """The processes of a run, one after the other.
 
-    The first Snakemake makes the shards, the second repeats earlier tunings. If a file has the same
-    content as before, the next Snakemake repeats nothing for it.
+    The first Snakemake makes the shards, the second tunes, if tuned runs are trained already. If a
+    file has the same content as before, the next Snakemake repeats nothing for it.
     """
     given = configured(args, plan)
-    # A first tuning cannot have the same result as before.
-    tuned = [["tunings"]] if any(Path(file).exists() for file in plan.files("choice")) else []
-    runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (["partitions"], *tuned, [])]
+    # Only what is trained already would be repeated.
+    tuned = [plan.path("history", **x._asdict()) for x in plan.trainings() if plan.choice(*x)]
+    tunings = [["tunings"]] if any(Path(file).exists() for file in tuned) else []
+    runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (["partitions"], *tunings, [])]
     if not plan.config["budget"]:
         return runs
     # A process of its own, because its measurements may keep a GPU busy until it ends.

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from fedlib import seals
-from fedlib.data import sizes
+from fedlib.data import downloads, sizes
 from fedlib.engine import ambient
 from fedlib.engine.choice import choose
 from fedlib.environment import environment
@@ -90,7 +90,8 @@ def _estimated(request: Request, known: dict, where: dict, raw: str) -> dict[str
     """The costs of a run; adds what it measures to `known`."""
     spec, data = request.spec, request.data
     cut = digest(request.manifest) if request.manifest.exists() else None
-    sizes = _find(known["sizes"], [data, cut], lambda: size_of(data, request.manifest, raw))
+    own = downloads.state(data["dataset"], data["params"].get("source"), raw)
+    sizes = _find(known["sizes"], [data, cut, own], lambda: size_of(data, request.manifest, raw))
     size = DataSize(*sizes)
     facts = {
         **{name: getattr(spec, name) for name in OF_MODEL},

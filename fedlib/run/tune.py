@@ -64,6 +64,7 @@ def tune(
       code: digest of the code.
       report, stop: as in `Simulation.run`.
     """
+    read = seals.contents(args.manifest, *args.weights)
     federation = drop_test(job.federation(args, spec))
     if not federation.val.sizes[federation.ids("seen")].any():
         raise ConfigError(NOTHING.format(spec.search.protocol))
@@ -82,7 +83,6 @@ def tune(
     found = record(spec, trials)
     digest = seals.spec_digest(spec.to_json())
     seals.write_json(args.choice, {job.VALUES: found["values"], job.TUNING: digest})
-    read = seals.contents(args.manifest, *args.weights)
     made = seals.Made(digest, code, read, seals.contents(args.choice))
     seals.write_json(args.trials, found | {seals.MADE: str(made)})
     finished.unlink(missing_ok=True)

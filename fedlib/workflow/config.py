@@ -191,11 +191,6 @@ def _check_tag(key: str, tag: object) -> None:
         )
 
 
-def _check_paths(key: str, values: Iterable) -> None:
-    for value in values:
-        _check_path(key, value)
-
-
 def _check_raw(key: str, value: object) -> None:
     _check_path(key, value)
     if Path(value).exists() and not Path(value).is_dir():
@@ -243,7 +238,7 @@ KEYS = {
     "federations": Key(None, None, listed=True),
     "labels": Key(None, None, listed=True),
     "runs": Key(None, None, listed=True),
-    "methods": Key(None, _check_paths, listed=True),
+    "methods": Key(None, lambda key, files: [_check_path(key, x) for x in files], listed=True),
     "budget": Key(None, lambda _, text: budget_seconds(text)),
     "rounds": Key(None, check_count, tagged=True),
     "set": Key(None, None, listed=True, tagged=True),

@@ -17,7 +17,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from glob import glob
 from pathlib import Path
@@ -115,7 +115,7 @@ def list_open_jobs(
 
     Shards or choices of settings that come out as before repeat nothing; others repeat their runs.
     """
-    todo, opened, fetched = [], set(), set()
+    todo, opened = [], set()
     for stage, job in plan.jobs():
         if stage not in stages:
             continue
@@ -127,15 +127,31 @@ def list_open_jobs(
             todo.append(OpenJob(stage, job, FOLLOWS))
         else:
             continue
-        if stage in (*OF_RUNS, "metrics"):
-            opened |= {paper, None}  # the report is of all papers
-        elif stage == "partition":
-            fetched.add(plan.download(paper, job["federation"]))
-        if stage in ("tune", "train") and "partition" in stages:
-            fetched.update(plan.run(paper, job["federation"], job["label"]).pretrained())
-    receipts = {x: plan.path("receipt", dataset=x) for x in sorted(fetched)}
-    missing = [x for x, receipt in receipts.items() if not Path(receipt).exists()]
+        if stage in (*OF_RUNS, *SHOWING):  # the report is of all papers
+            opened |= {None} if stage in ("table", "figure") else {paper, None}
+    if "partition" not in stages:
+        return todo
+    needs = {*list_needs(plan, todo)}
+    # Shards that were deleted to save space are cut only for a job that reads them.
+    todo = [
+        one
+        for one in todo
+        if one[::2] != ("partition", MISSING)
+        or plan.path("shards", **one.job) in needs
+        or not Path(plan.path("manifest", **one.job)).exists()
+    ]
+    cut = [plan.download(**one.job) for one in todo if one.stage == "partition"]
+    needs.update(plan.path("receipt", dataset=name) for name in cut)
+    receipts = {name: plan.path("receipt", dataset=name) for name in plan.downloads()}
+    missing = [x for x, path in receipts.items() if path in needs and not Path(path).exists()]
     return [*(OpenJob("download", {"dataset": x}, MISSING) for x in missing), *todo]
+
+
+def list_needs(plan: Plan, todo: Iterable[OpenJob]) -> list[str]:
+    """Shards, and receipts of pretrained weights, that open jobs of runs read."""
+    jobs = [one.job for one in todo if one.stage in OF_RUNS]
+    needs = (path for x in jobs for path in (plan.path("shards", **x), *plan.weights(**x)))
+    return [*dict.fromkeys(needs)]
 
 
 def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
@@ -149,8 +165,7 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "partition":
             data = plan.data(job["paper"], job["federation"])
             own = downloads.own_files(data.dataset, data.params.get("source"), plan.config["raw"])
-            name = plan.download(job["paper"], job["federation"])
-            return [*map(str, own)] or [plan.path("receipt", dataset=name)]
+            return [*map(str, own)] or [plan.path("receipt", dataset=plan.download(**job))]
         case "train":
             return [plan.path("manifest", **job), *plan.weights(**job), *plan.choice(**job)]
         case "evaluate":
@@ -199,7 +214,11 @@ class _Folder:
 
     def put_times_right(self, stage: str, job: dict) -> None:
         """Make outputs no older than their inputs, and nothing newer than now."""
-        read = [*list_inputs(self.plan, stage, job), *_list_companions(self.plan, stage, job)]
+        read = list_inputs(self.plan, stage, job)
+        if stage == "evaluate":  # Snakemake compares the times of what it reads besides, too
+            read.append(self.plan.path("state", **job))
+        elif stage == "report":
+            read += self.plan.files("table_csv", "figure_pdf", "figure_png", "figure_svg")
         outputs = [path for kind in self.outputs(stage, job) for path in kind]
         read = [path for path in read if Path(path).exists()]
         with contextlib.suppress(OSError):  # another user's files, or a read-only disk
@@ -225,6 +244,10 @@ class _Folder:
                 inputs = downloads.with_names(inputs, data.dataset, read, self.plan.config["raw"])
             if made.inputs != inputs:
                 return "input changed"
+        elif stage in ("train", "evaluate") and Path(read[0]).exists():
+            # A receipt of weights is gone; a result of a run also contains its manifest's digest.
+            if self.content(read[0]).encode() not in Path(path).read_bytes():
+                return "input changed"
         if stage == LARGE and max(map(self._time, beside)) <= self._time(path):
             return None
         return None if made.beside == self._contents(beside) else "files were exchanged"
@@ -234,10 +257,3 @@ class _Folder:
 
     def _time(self, path: str) -> int:
         return Path(path).stat().st_mtime_ns
-
-
-def _list_companions(plan: Plan, stage: str, job: dict) -> list[str]:
-    """Other files that a job reads, whose times Snakemake compares."""
-    if stage == "report":
-        return plan.files("table_csv", "figure_pdf", "figure_png", "figure_svg")
-    return [plan.path("state", **job)] if stage == "evaluate" else []

@@ -67,8 +67,9 @@ def split(text: str) -> list[str]:
 def applied(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]:
     """The papers with other values; ConfigError for unknown names and keys."""
     changed = dict(papers)
-    for override in map(parse, given):
-        name, keys = _name_and_keys(override, changed.values())
+    found = [(*_name_and_keys(one, changed.values()), one) for one in map(parse, given)]
+    # Those of a tuning first, to which the others add what is fixed.
+    for name, keys, override in sorted(found, key=lambda one: one[1][0] != "tuning"):
         changed = {key: _in_paper(paper, name, keys, override) for key, paper in changed.items()}
     return changed
 
@@ -126,9 +127,10 @@ def _with(declared: Data | Run, fields: tuple[str, ...], keys: list[str], overri
         ]
         raise _error(override, f"no key {field!r}", field, whole or fields)
     changed = {field: _put(getattr(declared, field), inner, override)}
-    if isinstance(declared, Run) and declared.tuning and field in ("local", "params") and inner:
-        fixed = [*declared.tuning.get("fixed", ()), f"{field}.{inner[0]}"]
-        changed["tuning"] = {**declared.tuning, "fixed": sorted({*fixed})}
+    if isinstance(declared, Run) and declared.tuning and field in ("local", "params"):
+        whole = override.value if isinstance(override.value, dict) else ()
+        fixed = {*declared.tuning.get("fixed", ()), *(f"{field}.{x}" for x in inner[:1] or whole)}
+        changed["tuning"] = {**declared.tuning, "fixed": sorted(fixed)}
     return dataclasses.replace(declared, **changed)
 
 

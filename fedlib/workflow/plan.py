@@ -53,7 +53,7 @@ class Plan(Selection):
         used = {self.download(*federation) for federation in self._data}
         return sorted(used.union(*(run.pretrained() for run in self.runs.values())))
 
-    def download(self, paper: str, federation: str) -> str:
+    def download(self, paper: str, federation: str, **_: object) -> str:
         """The download that a federation is cut from."""
         data = self.data(paper, federation)
         return downloads.key(data.dataset, data.params.get("source"))

@@ -125,15 +125,6 @@ def test_a_checkpoint_whose_state_is_gone_says_what_to_delete(tmp_path, saved):
         saved.load()
 
 
-def test_clearing_removes_the_checkpoint_and_nothing_else(tmp_path, saved):
-    (tmp_path / "lock").write_text("4711")
-    (tmp_path / "notes.txt").write_text("mine")
-    saved.clear()
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["lock", "notes.txt"]
-    assert saved.load() is None
-    saved.clear()
-
-
 def test_checkpoints_are_due_after_rounds_or_after_seconds(tmp_path, monkeypatch):
     by_rounds = Checkpoints(tmp_path, STAMP, every=3)
     assert [number for number in range(1, 8) if by_rounds.due(number)] == [3, 6]
@@ -147,11 +138,13 @@ def test_checkpoints_are_due_after_rounds_or_after_seconds(tmp_path, monkeypatch
     assert by_seconds.due(3)
 
 
-@pytest.mark.parametrize("last, left", [(True, []), (False, ["checkpoint.json", "state-1.pt"])])
-def test_a_finished_run_leaves_nothing_that_a_killed_one_was_writing(tmp_path, last, left):
-    kept = Checkpoints(tmp_path, {"run": 1}, every=1)
-    kept.save(1, {"x": torch.zeros(2)})
-    for name in (".state-2-abc.pt", ".checkpoint-abc.json"):  # as `fedlib.files.atomic` names them
-        (tmp_path / name).write_bytes(b"half")
-    kept.clear(last)
-    assert sorted(file.name for file in tmp_path.iterdir()) == left
+@pytest.mark.parametrize("last, left", [(True, []), (False, ["checkpoint.json", "state-3.pt"])])
+def test_clearing_removes_what_was_being_written_the_checkpoint_if_asked_and_nothing_else(
+    tmp_path, saved, last, left
+):
+    written = [".state-4-abc.pt", ".checkpoint-abc.json"]  # as `fedlib.files.atomic` names them
+    for name in ("lock", "notes.txt", *written):
+        (tmp_path / name).write_text("half")
+    for _ in range(2):
+        saved.clear(last)
+        assert {file.name for file in tmp_path.iterdir()} == {*left, "lock", "notes.txt"}

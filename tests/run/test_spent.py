@@ -1,5 +1,8 @@
 """What jobs take of their machine is in the record of a run, also over an interruption."""
 
+import subprocess
+import sys
+
 import torch
 
 from fedlib.run.checkpoint import Checkpoints
@@ -15,8 +18,13 @@ def test_what_was_used_before_counts():
 
 def test_a_checkpoint_says_what_was_used_when_it_was_saved(tmp_path):
     used = iter([{CPU: 1.0}, {CPU: 3.0}])
-    checkpoints = Checkpoints(tmp_path, {"spec": 1})
-    checkpoints.spent = lambda: next(used)
+    checkpoints = Checkpoints(tmp_path, {"spec": 1}, spent=lambda: next(used))
     for number in (1, 2):
         checkpoints.save(number, {"x": torch.zeros(1)})
     assert Checkpoints(tmp_path, {"spec": 1}).used() == {CPU: 3.0}
+
+
+def test_what_the_process_takes_that_starts_a_job_does_not_count():
+    large = torch.ones(3 * 10**7)  # 120 MB besides PyTorch
+    code = "from fedlib.run.usage import Usage; print(Usage()()['memory_bytes'])"
+    assert int(subprocess.check_output([sys.executable, "-c", code])) < large.nbytes

@@ -32,8 +32,10 @@ from fedlib.report.metrics.tidy import client_rows, run_rows
 from fedlib.results import RunResult, View
 from fedlib.run import checkpoint
 from fedlib.run.checkpoint import Checkpoints
+from fedlib.run.usage import CPU
 from fedlib.run_spec import RunSpec
 from fedlib.seals import spec_digest
+from fedlib.workflow import command
 from fedlib.workflow.provenance import ROOT
 from scripts.train import Stop
 
@@ -267,8 +269,14 @@ def test_a_diverging_run_is_one_line_and_leaves_its_last_checkpoint(tmp_path, ca
 
 
 def test_a_training_that_ended_unnoticed_goes_on_from_its_last_round_until_it_is_evaluated(
-    copied, call
+    copied, call, monkeypatch
 ):
+    def wait(*args, exclusive=command.locks.exclusive, **how):
+        saved = seals.read_json(index := copied / "checkpoints" / "checkpoint.json")  # an orphan's
+        seals.write_json(index, saved | {"spent": {CPU: 1e4}})
+        return exclusive(*args, **how)
+
+    monkeypatch.setattr(command.locks, "exclusive", wait)
     # Snakemake removes what it was not told of before it starts the job again.
     right = (copied / "state.pt").read_bytes()
     (copied / "state.pt").unlink()
@@ -276,6 +284,7 @@ def test_a_training_that_ended_unnoticed_goes_on_from_its_last_round_until_it_is
     code, stdout, _ = call("train", options(copied))
     assert code == 0 and f"resuming after round {SPEC['rounds'] - 1}" in stdout
     assert (copied / "state.pt").read_bytes() == right
+    assert RunResult.load(copied / "history.h5").provenance["spent"][CPU] > 1e4
 
     kept = copied / "checkpoints"
     assert (kept / "checkpoint.json").exists()

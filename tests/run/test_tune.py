@@ -3,9 +3,11 @@
 import json
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import RULES
 from conftest import toy_run
 from every_method import METHODS, make
 from stages import SPEC, assert_one_line, options, run_here
@@ -13,6 +15,7 @@ from support import silently, simulation_of, toy_federation
 
 from fedlib import methods, papers, seals
 from fedlib.cli import take
+from fedlib.cli.run import steps
 from fedlib.data import partitions
 from fedlib.data.joined import Joined
 from fedlib.engine.task import Task
@@ -307,6 +310,17 @@ def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(toy):
     assert made.path("choice", **NAMES) in read and made.path("trials", **NAMES) not in read
 
 
+def test_a_step_tunes_before_that_of_trainings_which_it_may_leave_as_they_are(
+    tuned_alone, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    made, given = tuned_alone(), SimpleNamespace(config=[], configfile=[], options=[])
+    assert [step[3:] for step in steps(given, made)] == [["partitions"], []]
+    seals.write_json(made.files("history")[0], {})  # the files of its tuning were deleted
+    assert [step[3:] for step in steps(given, made)] == [["partitions"], ["tunings"], []]
+    assert 'PLAN.files("choice", "trials"),' in RULES
+
+
 def test_every_seed_may_have_a_tuning_of_its_own(tuned_alone):
     made = tuned_alone(seed=200, per_seed=True)
     jobs = made.tunings()
@@ -351,8 +365,12 @@ def test_a_tuning_is_taken_once_whatever_its_code_and_counts_as_done(elsewhere):
         take.take(plan, result)
 
 
-def test_a_value_that_is_set_is_not_tuned(tuned_alone):
-    made = tuned_alone({"tag": "t", "set": ["fedavg.local.lr=0.3", "fedavg.tuning.trials=7"]})
+@pytest.mark.parametrize("rate", ["fedavg.local.lr=0.3", 'fedavg.local={"lr": 0.3}'])
+@pytest.mark.parametrize(
+    "trials", ["tuning.trials=7", 'tuning={"trials": 7, "rates": [0.01, 1.0]}']
+)
+def test_a_value_that_is_set_is_not_tuned(tuned_alone, rate, trials):
+    made = tuned_alone({"tag": "t", "set": [rate, f"fedavg.{trials}"]})
     spec = json.loads(made.spec("tune", **NAMES))
     assert spec["local"]["lr"] == 0.3
     assert spec["tuning"] == {"trials": 7, "rates": [0.01, 1.0], "fixed": ["local.lr"]}

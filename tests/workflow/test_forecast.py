@@ -191,6 +191,9 @@ def test_what_was_measured_is_kept_beside_the_estimates_and_not_measured_again(a
     assert {*again["runs"]} == {"toy/digits/fedavg", "toy/digits/ditto"}
     with pytest.raises(ZeroDivisionError):
         asked(request(spec=run(batch_size=1)))
+    monkeypatch.setattr(speed.downloads, "state", lambda *data: "a user's other files")
+    with pytest.raises(ZeroDivisionError):
+        asked(request())
 
 
 def test_another_seed_that_is_finished_counts_first(asked, tmp_path):

@@ -30,14 +30,11 @@ def test_everything_that_is_registered_or_declared_is_listed_with_a_line():
         assert all(title and "\n" not in title for title in titles.values())
 
 
-def test_a_kind_is_listed_with_its_titles_or_refused_with_the_choices(capsys):
+def test_a_kind_is_listed_with_titles_or_refused_and_of_all_there_are_names_and_numbers(capsys):
     found = dict(line.split(maxsplit=1) for line in printed(capsys, "methods"))
     assert found["fedem"].startswith("FedEM: ") and len(found) == len(registered("methods"))
     with pytest.raises(ConfigError, match="WHAT: unknown 'method'; known: papers, federations, la"):
         printed(capsys, "method")
-
-
-def test_without_a_kind_names_and_numbers_are_listed(capsys):
     lines = printed(capsys)
     assert lines[0] == ("papers (6): adaptive_experts, fedmix, fedmoe, pfedmm, pfedmoe, benchmark")
     assert f"labels ({len(listed(Plan({}))['labels'])})" in lines

@@ -47,21 +47,15 @@ def test_a_label_means_its_runs_on_all_federations(toy):
     assert found == {"digits/fedem": {"local": local}, "mnist/fedem": {"local": local}}
 
 
-def test_a_federation_and_a_label_mean_one_run(toy):
+def test_a_federation_and_a_label_mean_one_run_and_of_names_with_dots_the_longest_counts(toy):
     assert changed(toy("mnist/fedem.rounds=7")) == {"mnist/fedem": {"rounds": 7}}
     assert changed(toy("mnist/fedem.precision=tf32")) == {"mnist/fedem": {"precision": "tf32"}}
-
-
-def test_of_names_with_dots_the_longest_counts(toy):
     assert [*changed(toy("fedem-m0.5.rounds=7"))] == ["digits/fedem-m0.5"]
 
 
-def test_a_key_that_has_a_default_need_not_be_declared(toy):
+def test_a_key_with_a_default_need_not_be_declared_and_null_takes_a_declared_value_away(toy):
     found = changed(toy("mnist/fedem.local.momentum=0.9"))
     assert found["mnist/fedem"]["local"] == toy_run().local | {"momentum": 0.9}
-
-
-def test_null_takes_a_declared_value_away(toy):
     found = changed(toy("digits/fedavg.params.rate=null"))
     assert found == {"digits/fedavg": {"params": {"num_experts": 3}}}
 

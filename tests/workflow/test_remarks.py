@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commands import RULES
 from conftest import toy_paper, toy_run
 
 from fedlib import papers, seals
+from fedlib.data import downloads
 from fedlib.spec.exhibits import KINDS, declared
 from fedlib.spec.experts import TablesOverTime
 from fedlib.spec.figures import AccuracyOverRounds, CostToTarget
@@ -18,8 +20,10 @@ from fedlib.workflow.freshness import (
     FOLLOWS,
     MISSING,
     RESULTS,
+    Freshness,
     check,
     list_inputs,
+    list_needs,
     list_open_jobs,
     make_plan,
 )
@@ -52,7 +56,8 @@ def finish(plan, **wrong):
             read = seals.contents(*list_inputs(plan, stage, job))
             digests = plan.digest(stage, **job), plan.code(stage, **job), read
             made = seals.Made(*digests, seals.contents(*others))
-            path.write_text(str(made._replace(**wrong if stage != "partition" else {})))
+            manifest = seals.content(plan.path("manifest", **job))
+            path.write_text(f"{made._replace(**wrong if stage != 'partition' else {})} {manifest}")
 
 
 def seeds(**config):
@@ -160,6 +165,28 @@ def test_what_is_open_is_listed_with_its_cause(folder):
     (folder / plan.files("history")[0]).unlink()
     runs = {job: number for job, number in causes().items() if job[0] in ("train", "evaluate")}
     assert runs == {("train", MISSING): 1, ("evaluate", FOLLOWS): 1}
+    others = {*plan.targets(), *plan.files("shards")} - {plan.files("table_json")[0]}
+    todo = list_open_jobs(plan, Freshness({}, others), RESULTS)
+    assert [(x.stage, x.cause) for x in todo] == [("table", MISSING), ("report", FOLLOWS)]
+
+
+def test_shards_and_weights_are_made_first_if_an_open_job_reads_them_and_else_not(folder, declare):
+    weights = downloads.weights()[0]
+    declare(one=toy_paper(name="one", runs=[toy_run(weights=weights)]))
+    finish(plan := Plan({}))
+    receipt, [shards] = plan.path("receipt", dataset=weights), plan.files("shards")
+    for file in (receipt, shards):
+        Path(file).unlink()
+    todo = list_open_jobs(plan, check(plan), RESULTS)
+    assert list_needs(plan, todo) == [] and todo[0].stage == "metrics"
+    Path(plan.files("evaluation")[0]).unlink()
+    todo = list_open_jobs(plan, check(plan), RESULTS)
+    assert list_needs(plan, todo) == [shards, receipt]
+    assert [x.stage for x in todo[:3]] == ["download", "partition", "evaluate"]
+    assert "        NEEDS,\n" in RULES
+    # Where no receipt is, too, a training counts as of other data if those were cut otherwise.
+    Path(plan.files("manifest")[0]).write_text("{}")
+    assert check(plan).outdated[plan.files("history")[0]] == "input changed"
 
 
 def test_clients_that_a_partition_could_not_fill_are_told(folder):
@@ -182,7 +209,6 @@ def test_clients_that_a_partition_could_not_fill_are_told(folder):
 
 
 def test_a_report_is_of_the_selected_papers(folder):
-    finish(Plan({}))
     spec = json.loads(Plan({"papers": ["two"]}).spec("report"))
     assert [paper["name"] for paper in spec["papers"]] == ["two"]
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from dataclasses import replace
 
 import h5py
@@ -14,6 +15,7 @@ from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.report import frames
 from fedlib.results import RunResult, View
+from fedlib.workflow.provenance import ROOT
 
 SELDOM = __file__  # a file that says nothing
 FRAME = pd.DataFrame({"label": ["fedavg", "fedem"], "round": [1, 2], "value": [0.799, np.nan]})
@@ -152,3 +154,10 @@ def test_a_cache_finds_a_value_once_and_adds_to_what_other_processes_find(tmp_pa
     second.write()
     again = seals.Cache(tmp_path / "x.json")
     assert [again.find([name], lambda: pytest.fail("is known")) for name in "ab"] == [1, 2]
+
+
+@pytest.mark.parametrize("job", ["partition", "tune", "metrics", "table", "figure", "report"])
+def test_what_changes_while_a_job_reads_it_counts_as_changed(job):
+    code = (ROOT / ("fedlib/run/tune.py" if job == "tune" else f"scripts/{job}.py")).read_text()
+    reads = re.search(r"= (build|collect|gather)\(|job\.federation\(|Inputs\.read\(", code)
+    assert code.index("seals.contents(") < reads.start()

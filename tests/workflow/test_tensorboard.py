@@ -45,6 +45,8 @@ def command(toy, monkeypatch, tmp_path):
 
 def test_every_finished_training_has_its_curves(command, tmp_path):
     run, plan = command
+    with pytest.raises(ConfigError, match="no training of demo is finished"):
+        run()
     first = plan.trainings()[0]
     history = made_up.run("fedavg", "fedavg", 3, rounds=4)["history"]
     path = plan.path("history", **first._asdict())
@@ -65,8 +67,3 @@ def test_every_finished_training_has_its_curves(command, tmp_path):
             assert found[f"accuracy/{'/'.join(view)}", number] == expected
     assert found["bytes_up", history.round[-1]] == history.bytes_up[-1]
     assert sum(name == "train_loss" for name, _ in found) == len(history.train_loss)
-
-
-def test_without_a_finished_training_a_line_says_so(command):
-    with pytest.raises(ConfigError, match="no training of demo is finished"):
-        command[0]()
