@@ -145,11 +145,12 @@ def _name(axes: Axes, run: pd.DataFrame, middle: float) -> None:
     little higher or lower, on the other side, or under the point.
 
     Points of a method, or of several by one measure, that are less than one percentage point apart
-    have one name.
+    have one name. It has the measure if the method has points by several.
     """
     names: dict[tuple[float, float], tuple[list[str], list[str]]] = {}
-    points = run[run["difference"].abs() > NEAR]
-    columns = points[["title", "measured", "published", "reproduced"]]
+    several = run.groupby(["paper", "title"])["measured"].transform("nunique") > 1
+    points = run.assign(by=run["measured"].where(several, ""))[run["difference"].abs() > NEAR]
+    columns = points[["title", "by", "published", "reproduced"]]
     for title, measured, published, reproduced in columns.itertuples(index=False):
         here = 100 * published, 100 * reproduced
         near = [
@@ -166,7 +167,8 @@ def _name(axes: Axes, run: pd.DataFrame, middle: float) -> None:
     taken = [Bbox([place, place]) for place in diagonal]
     taken += [Bbox([place, place]).padded(0.035 * axes.figure.dpi) for place in places]
     for (x, y), (titles, by) in names.items():
-        text, first = f"{' and '.join(titles)}, {' and '.join(by)}", -1 if y > x > middle else 1
+        text = ", ".join(" and ".join(names) for names in (titles, by) if any(names))
+        first = -1 if y > x > middle else 1
         look = {"va": "center", "fontsize": "x-small", "in_layout": False}
         name = axes.annotate(text, (x, y), (0, 0), textcoords="offset points", **look)
         beside = [(x, up) for x in (first, -first) for up in (0, 4, -4, 8, -8)]
