@@ -227,8 +227,7 @@ class Cohort:
         if self.aggregation == "renormalised" or self.size == self.population:
             return total.mean()
         absent = 1 - total.weight / self.population_examples
-        present = tree.map(lambda x: x / self.population_examples, total.sum)
-        return tree.add(present, previous, absent)
+        return tree.add(total.over(self.population_examples), previous, absent)
 
     def total(self, values: Tree, among: np.ndarray | None = None) -> Total:
         """Sum of all clients, or `among` [C] bool, by training examples: [C, ...] -> [...]"""

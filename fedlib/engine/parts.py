@@ -50,7 +50,11 @@ class Total:
 
     def mean(self) -> Tree:
         """Weighted average over clients -> leaves [...]"""
-        return tree.map(lambda x: x / self.weight, self.sum)
+        return self.over(self.weight)
+
+    def over(self, examples: float) -> Tree:
+        """The sum divided by a number of examples, such as those of all clients -> leaves [...]"""
+        return tree.map(lambda x: x / examples, self.sum)
 
     def settled(self) -> "Total":
         """This total after adding up its terms, except for the last few of small models -> self"""

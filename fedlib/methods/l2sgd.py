@@ -91,8 +91,8 @@ class L2SGD(Method):
 
     def follow(self, average: Params, before: Params, after: Params, cohort: Cohort) -> Params:
         """The average of all clients' models once those of the cohort have changed."""
-        change = cohort.total(tree.sub(after, before)).sum
-        return tree.add(average, tree.map(lambda x: x / cohort.population_examples, change))
+        change = cohort.total(tree.sub(after, before))
+        return tree.add(average, change.over(cohort.population_examples))
 
     def local_steps(self, cohort: Cohort) -> int:
         """Number of local steps before the averaging, the same for all clients."""

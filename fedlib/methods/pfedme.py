@@ -61,9 +61,8 @@ class PFedMe(Method):
         trained, memory = cohort.fit(self.loss, own, w, local=self.local, memory=state.memory)
         # By shares of all clients' examples, so that an absent client counts with the model it has.
         total = cohort.collect(cohort.total(tree.sub(trained, own)))
-        change = tree.map(lambda x: x / cohort.population_examples, total.sum)
-        models = cohort.put(state.models, trained)
-        return State(tree.add(state.reference, change), models, memory)
+        reference = tree.add(state.reference, total.over(cohort.population_examples))
+        return State(reference, cohort.put(state.models, trained), memory)
 
     def loss(self, params: Params, reference: Params, batch: Batch) -> Tensor:
         """The client's loss plus the proximal term -> []"""

@@ -136,7 +136,7 @@ def list_open_jobs(
     todo = [
         one
         for one in todo
-        if one[::2] != ("partition", MISSING)
+        if (one.stage, one.cause) != ("partition", MISSING)
         or plan.path("shards", **one.job) in needs
         or not Path(plan.path("manifest", **one.job)).exists()
     ]

@@ -167,7 +167,7 @@ def _name(axes: Axes, run: pd.DataFrame, middle: float) -> None:
     taken = [Bbox([place, place]) for place in diagonal]
     taken += [Bbox([place, place]).padded(0.035 * axes.figure.dpi) for place in places]
     for (x, y), (titles, by) in names.items():
-        text = ", ".join(" and ".join(names) for names in (titles, by) if any(names))
+        text = ", ".join(" and ".join(words) for words in (titles, by) if any(words))
         first = -1 if y > x > middle else 1
         look = {"va": "center", "fontsize": "x-small", "in_layout": False}
         name = axes.annotate(text, (x, y), (0, 0), textcoords="offset points", **look)
