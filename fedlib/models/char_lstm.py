@@ -47,15 +47,12 @@ class LSTM(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Output of the last layer at every step: [B, T, F] -> [B, T, hidden]"""
-        layers = [self._layer(number) for number in range(self.num_layers)]
+        names, numbers = ("weight_ih", "weight_hh", "bias_ih", "bias_hh"), range(self.num_layers)
+        layers = [[getattr(self, f"{name}_l{number}") for name in names] for number in numbers]
         return recurrence(x, layers) if ambient.experts_are_stacked() else fused(x, layers)
 
-    def _layer(self, number: int) -> tuple[Tensor, ...]:
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        return tuple(getattr(self, f"{name}_l{number}") for name in names)
 
-
-Layer = tuple[Tensor, Tensor, Tensor, Tensor]  # weights [4H, F] and [4H, H], biases [4H] and [4H]
+Layer = list[Tensor]  # weights [4H, F] and [4H, H], biases [4H] and [4H]
 
 
 def fused(x: Tensor, layers: list[Layer]) -> Tensor:

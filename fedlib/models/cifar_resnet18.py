@@ -17,7 +17,8 @@ from torch.nn import functional as F
 from fedlib.models.layers.augment import CropFlip, Cutout
 from fedlib.models.layers.network import Network
 
-STAGES = ((1, 1), (2, 2), (4, 2), (8, 2))  # channels / `width`, stride of the first block
+# Channels before a stage and in it, divided by `width`, and the stride of its first block.
+STAGES = ((1, 1, 1), (1, 2, 2), (2, 4, 2), (4, 8, 2))
 BLOCKS = 2  # in each stage
 
 
@@ -51,15 +52,12 @@ def build(
     # One layer in either case, so that the parameters have the same names.
     first = nn.Sequential(CropFlip(), Cutout()) if augment else nn.Identity()
     body = [first, *_normalised(in_channels, width, 3), nn.ReLU()]  # [B, width, 32, 32]
-    inputs = width
-    for times, stride in STAGES:
-        outputs = times * width
-        body += [Block(inputs, outputs, stride)]
-        body += [Block(outputs, outputs, 1) for _ in range(1, BLOCKS)]
-        inputs = outputs
+    for before, inside, stride in STAGES:
+        body += [Block(before * width, inside * width, stride)]
+        body += [Block(inside * width, inside * width, 1) for _ in range(1, BLOCKS)]
     # [B, 8 * width, 4, 4] before the mean
     body += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return Network(body, nn.Sequential(nn.Linear(inputs, num_classes)))
+    return Network(body, nn.Sequential(nn.Linear(STAGES[-1][1] * width, num_classes)))
 
 
 def _normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:

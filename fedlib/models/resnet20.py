@@ -7,8 +7,8 @@ Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016 
   A: shortcuts without parameters), as used by M. Reisser et al., "Federated Mixture of Experts",
   2020 (arXiv:2107.06724); FedMix's README, sections 4, 5 and 6. FedMix states neither the number of
   groups nor the initialisation. Here there are two groups, and the weights of convolutions are
-  normal with variance 2 / fan-in, as in google-research/federated, utils/models/resnet_models.py.
-  The head is initialised as in torch.
+  normal with variance 2 / fan-in, as in google-research/federated, utils/models/resnet_models.py,
+  but for its truncation. The head is initialised as in torch.
 """
 
 from torch import Tensor, nn
@@ -17,7 +17,8 @@ from torch.nn import functional as F
 from fedlib.models.layers.augment import CropFlip
 from fedlib.models.layers.network import Network
 
-STAGES = ((16, 1), (32, 2), (64, 2))  # channels, and the stride of the first block
+# Channels before a stage and in it, and the stride of its first block.
+STAGES = ((16, 16, 1), (16, 32, 2), (32, 64, 2))
 BLOCKS = 3  # in each stage
 
 
@@ -64,15 +65,11 @@ def build(
     """
     # One layer in either case, so that the parameters have the same names.
     first = CropFlip() if augment else nn.Identity()
-    inputs = STAGES[0][0]
-    stem = first, *_normalised(in_channels, inputs, 1, norm_groups), nn.ReLU()
-    stages = []
-    for channels, stride in STAGES:
-        stages.append(stage(inputs, channels, stride, norm_groups))
-        inputs = channels
+    stem = first, *_normalised(in_channels, STAGES[0][0], 1, norm_groups), nn.ReLU()
+    stages = [stage(*sizes, norm_groups) for sizes in STAGES]
     lower = nn.Sequential(*stem, stages[0])  # [B, 16, 32, 32]
     upper = nn.Sequential(*stages[1:], nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return Network([lower, upper], nn.Linear(inputs, num_classes))
+    return Network([lower, upper], nn.Linear(STAGES[-1][1], num_classes))
 
 
 def _normalised(inputs: int, outputs: int, stride: int, norm_groups: int) -> list[nn.Module]:

@@ -27,9 +27,7 @@ class ResizedCrop(nn.Module):
       ratio: range of the logarithm of width to height.
     """
 
-    def __init__(self):
-        super().__init__()
-        self.area, self.ratio = (0.9, 1.1), (math.log(3 / 4), math.log(4 / 3))
+    area, ratio = (0.9, 1.1), (math.log(3 / 4), math.log(4 / 3))
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, F, H, W] -> [B, F, H, W]"""

@@ -242,9 +242,8 @@ class Setting(_frame.Setting):
 
     def notes(self, label: str) -> tuple[str, ...]:
         """The profile, and the official code's choice of clients."""
-        note = self.profile.note
         everyone = self.personal_clients is None or label == LOCALS
-        return (note,) if everyone else (note, OFFICIAL_CLIENTS)
+        return (self.profile.note, *(() if everyone else (OFFICIAL_CLIENTS,)))
 
     @property
     def _common(self) -> dict:
