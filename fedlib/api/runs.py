@@ -359,7 +359,7 @@ def _made(
     with _in_one_line(f"{kind.__name__}: "):
         made = _with_statistics_of_all(kind(**{**own, **further}))
         contract.check(made)
-    build.refuse_gate(made, data)
+    build.refuse_parts(made, data)
     return made
 
 

@@ -13,7 +13,13 @@ from fedlib.models.layers.network import Network
 
 
 def dense_relu(inputs: int, hidden: Sequence[int]) -> list[nn.Module]:
-    """Linear and ReLU for each number of units in `hidden`: [B, inputs] -> [B, hidden[-1]]"""
+    """Linear and ReLU for each number of units in `hidden`: [B, inputs] -> [B, hidden[-1]]
+
+    Raises:
+      ConfigError: if there is no hidden layer.
+    """
+    if not hidden:
+        raise ConfigError(f"hidden must name at least one layer, got {hidden!r}")
     layers = []
     for outputs in hidden:
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
@@ -30,10 +36,8 @@ def build(in_features: int, hidden: int | Sequence[int], num_classes: int) -> nn
       num_classes: L.
 
     Raises:
-      ConfigError: if there is no hidden layer.
+      ConfigError: if there is no hidden layer, which is the model `linear`.
     """
     hidden = [hidden] if isinstance(hidden, int) else hidden
-    if not hidden:
-        raise ConfigError(f"hidden must name at least one layer, got {hidden!r}; or take `linear`")
     body = [nn.Flatten(), *dense_relu(in_features, hidden)]
     return Network(body, nn.Linear(hidden[-1], num_classes))

@@ -31,7 +31,7 @@ from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import Architecture, RunSpec
 
 # Errors of models, methods and PyTorch about invalid arguments.
-SENSELESS = (KeyError, OverflowError, RuntimeError, TypeError, ValueError)
+SENSELESS = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 SIZES = ("in_features", "num_classes")
 Weights = dict[str, Path]  # files of pretrained weights, by their name in declarations
 
@@ -53,11 +53,10 @@ class Shapes(NamedTuple):
         return cls(tuple(federation.x.shape[1:]), federation.num_classes)
 
     def complete(self, build: Callable, params: Mapping, sizes: Sequence[str]) -> dict[str, Any]:
-        """Arguments of a model's `build`, with those of `sizes` that it needs and lacks."""
+        """Arguments of a model's `build`, with those of `sizes` that it takes and `params` lack."""
         known = {"in_features": math.prod(self.inputs), "num_classes": self.num_classes}
         takes = inspect.signature(build).parameters
-        needed = [name for name in sizes if name in takes and takes[name].default is inspect._empty]
-        return {**{name: known[name] for name in needed}, **params}
+        return {**{name: known[name] for name in sizes if name in takes}, **params}
 
 
 UNKNOWN = Shapes()  # stand-in before the data exist
@@ -91,8 +90,8 @@ def build_simulation(
     method = build_method(spec, task, shapes, files)
     for each in tasks_of(method):
         _check_tokens(each, federation)
-    _refuse_misfit(spec, task, federation)
-    refuse_gate(method, federation)
+    _refuse_misfit(spec, method, federation)
+    refuse_parts(method, federation)
     course = build_course(spec)
     try:
         data = DeviceData(federation, task.dtype, task.device)
@@ -254,8 +253,8 @@ def _check_tokens(task: Task, federation: Federation) -> None:
         )
 
 
-def _refuse_misfit(spec: RunSpec, task: Task, federation: Federation) -> None:
-    """Raise ConfigError, with the right sizes, for a model that does not fit the federation."""
+def _refuse_misfit(spec: RunSpec, method: Method, federation: Federation) -> None:
+    """Raise ConfigError, with the right sizes, for models that do not fit the federation."""
     inputs, num_classes = Shapes.of(federation)
     given = spec.model_params.get("in_features", math.prod(inputs))
     name, shape = f"model {spec.model}", "x".join(map(str, inputs)) or "1"
@@ -264,19 +263,22 @@ def _refuse_misfit(spec: RunSpec, task: Task, federation: Federation) -> None:
             f"{name}: in_features must be {math.prod(inputs)}, as inputs are {shape} numbers, got "
             f"{given}; it may be left out"
         )
-    outputs = task.num_outputs
+    outputs = method.task.num_outputs
     if outputs != num_classes and (outputs, num_classes) != (1, 2):
         raise ConfigError(
             f"{name}: num_classes must be {num_classes}, as the data have so many, got {outputs}; "
             "it may be left out"
         )
-    if task.is_heavy:  # drawing such a model takes seconds, and its first step would fail as well
-        return
     kind = torch.float32 if federation.tokens is None else torch.int64
     examples = torch.from_numpy(federation.x[[0, -1]]).to(kind)
+    known = type(method).__module__.startswith("fedlib.")  # what a user's modules read is not known
+    read = {name: method.task} | {f"module {x}": getattr(method, x) for x in spec.further if known}
     try:  # with values, because for shapes alone PyTorch imports its compilers, which takes seconds
         with draws.aside(), torch.no_grad():
-            _refuse_unlike(task.build(), examples, name)
+            for name, each in read.items():
+                # Drawing a heavy one takes seconds, and its first step would fail as well.
+                if isinstance(each, Task) and not each.is_heavy:
+                    _refuse_unlike(each.build(), examples, name)
     except ConfigError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
@@ -300,11 +302,19 @@ def _refuse_unlike(model: torch.nn.Module, examples: torch.Tensor, name: str) ->
             )
 
 
-def refuse_gate(method: Method, federation: Federation) -> None:
-    """Raises ConfigError for a gate of another number of inputs than the federation's."""
+def refuse_parts(method: Method, federation: Federation) -> None:
+    """Raises ConfigError for a gate or clients' own models of other sizes than the federation's."""
     inputs, given = math.prod(Shapes.of(federation).inputs), getattr(method, "gate_features", None)
     if given not in (None, inputs):
         raise ConfigError(f"gate_features must be {inputs}, the numbers of an input, got {given}")
+    named = ("expert", "large") if type(method).__module__.startswith("fedlib.") else ()
+    own = [getattr(method, name, ()) for name in named]  # of a user's class, they may be anything
+    for each in (x for one in own for x in (one if isinstance(one, tuple) else (one,))):
+        outputs, classes = each.num_outputs, federation.num_classes
+        if outputs != classes and (outputs, classes) != (1, 2):
+            raise ConfigError(
+                f"clients' own models need {classes} outputs, one per class, got {outputs}"
+            )
 
 
 def tasks_of(method: Method) -> list[Task]:
