@@ -15,6 +15,8 @@ Source: J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers
 Official code: google-research/bert, modeling.py; openai/gpt-2, src/model.py. Names and layouts of
   the published files, which `pretrained` reads, are those of huggingface/transformers.
 Deviation: only the first token type is used. GPT-2's classes come from a linear layer with a bias.
+  Random weights of both are normal with deviation 0.02; in the code, BERT's are truncated at two
+  deviations and GPT-2's positions have 0.01. That GPT-2's branches start smaller is of its paper.
 """
 
 import math
@@ -27,9 +29,9 @@ from torch import Tensor, nn
 from fedlib.errors import ConfigError
 from fedlib.models.layers.random import Dropout
 
-POOLS = ("first", "mean")
+POOLS = {"bert": ("first", "mean"), "gpt2": ("mean",)}  # no token of GPT-2 sees those after it
 TOKEN_TYPES = 2
-STD = 0.02  # of initial weights, in both papers' code
+STD = 0.02  # of initial weights
 
 
 class Size(NamedTuple):
@@ -123,7 +125,7 @@ class Body(nn.Module):
             return (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
         place = real.byte().argmax(1)  # works with padding on either side
         hidden = hidden.gather(1, place[:, None, None].expand(-1, 1, hidden.shape[-1]))[:, 0]
-        return self.pooler(hidden).tanh() if self.pooler else hidden
+        return self.pooler(hidden).tanh()
 
 
 class Block(nn.Module):
@@ -186,25 +188,26 @@ def build(
     pool: str = "mean",
     dropout: float = 0.1,
 ) -> nn.Module:
-    """The architecture, initialised as in the papers' code.
+    """The architecture with random weights, see the module.
 
     Args:
       num_classes: L.
       size: one of `SIZES`.
       vocabulary, max_length, pad: in place of the size's.
-      pool: the vector of a text: the "mean" of its real tokens; or its "first" one, through BERT's
-        pooler.
+      pool: the vector of a text: the "mean" of its real tokens; or, of BERT alone, its "first" one,
+        through the pooler. GPT-2's first token sees no other, so a text would be its first word.
       dropout: of the embedding, attention, sums and the last layer.
 
     Raises:
-      ConfigError: for an unknown size or way of pooling.
+      ConfigError: for an unknown size, or a way of pooling that its layout has not.
     """
     if size not in SIZES:
         raise ConfigError(f"no size {size!r}; choose one of {', '.join(SIZES)}")
     given = {"vocabulary": vocabulary, "max_length": max_length, "pad": pad}
     full = SIZES[size]._replace(**{name: v for name, v in given.items() if v is not None})
-    if pool not in POOLS:
-        raise ConfigError(f"no pool {pool!r}; choose one of {', '.join(POOLS)}")
+    if pool not in POOLS[full.layout]:
+        choices = ", ".join(POOLS[full.layout])
+        raise ConfigError(f"no pool {pool!r} of {full.layout}; choose one of {choices}")
     if not 0 <= full.pad < full.vocabulary:
         raise ConfigError(f"pad must be in [0, {full.vocabulary}), got {full.pad}")
     return _drawn(Transformer(num_classes, full, pool, dropout), full)
