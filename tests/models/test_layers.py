@@ -64,11 +64,13 @@ def test_values_of_one_mask_are_independent(p):
 @pytest.mark.parametrize("kind", [Dropout, Dropout2d])
 def test_a_layer_that_is_used_again_draws_another_mask(kind):
     layer, x = kind(0.5), torch.ones(200, 50, 1)
+    pictures = kind(0.5, salt=1 << 16)  # the salt of crops
     with ambient.dropout_key(KEYS[0]):
-        first, second = layer(x) != 0, layer(x) != 0
+        first, second, third = layer(x) != 0, layer(x) != 0, pictures(x) != 0
     with ambient.dropout_key(KEYS[0]):
         assert torch.equal(layer(x) != 0, first)
     assert_independent(first, second, 0.5)
+    assert_independent(second, third, 0.5)
 
 
 @pytest.mark.parametrize("layer", [Dropout(0.5), CropFlip()])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fedlib.engine import ambient
 
 _LOW = 0xFFFFFFFF
-_PLACES = 1 << 16  # more than the dropout layers of a model
+_PLACES = 1 << 17  # more than any salt, those of `augment` included
 
 
 class Dropout(nn.Dropout):
