@@ -1,7 +1,8 @@
 """The gate of Adaptive Expert Models: a CNN with a logit for each expert.
 
 A softmax of the logits weighs the experts. With two experts there is a single logit, for the second
-one, the client's local expert; `fedlib.engine.task.log_probs` gives the weights in either case.
+one, the client's local expert; `fedlib.engine.task.log_probs` gives the weights in either case. A
+method that counts a gate's outputs, as Fed-MoE does, would take such a gate for that of one expert.
 
 6,995 parameters for seven experts on CIFAR-10, 95,642 for ten on FEMNIST.
 
