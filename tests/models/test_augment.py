@@ -8,6 +8,7 @@ from torchvision.transforms import functional as vision
 
 from fedlib import streams
 from fedlib.engine import ambient
+from fedlib.errors import ConfigError
 from fedlib.models.layers import augment
 from fedlib.models.layers.augment import CropFlip
 from fedlib.models.layers.resized_crop import ResizedCrop
@@ -66,8 +67,7 @@ def test_images_of_pfedmoe_are_mirrored_then_erased_then_moved():
 
 
 def test_a_cutout_is_a_square_that_a_border_may_cut():
-    x = 1 + images(2000)
-    gone = (changed(augment.Cutout(), x) == 0)[:, 0]
+    gone = (changed(augment.Cutout(), 1 + images(2000)) == 0)[:, 0]
     rows, columns = gone.any(2), gone.any(1)
     assert torch.equal(gone, rows[:, :, None] & columns[:, None])
     for hits in (rows, columns):
@@ -75,6 +75,8 @@ def test_a_cutout_is_a_square_that_a_border_may_cut():
         whole = {(max(c - 8, 0), min(c + 8, 32)) for c in range(32)}
         first, last = hits.int().argmax(1), 32 - hits.flip(1).int().argmax(1)
         assert set(zip(first.tolist(), last.tolist(), strict=True)) == whole
+    with pytest.raises(ConfigError, match=r"hides all of \[8, 8\] pixels; take"):
+        changed(augment.Cutout(), images(1, side=8))
 
 
 @pytest.mark.parametrize("layer", [augment.Erase(), augment.Cutout()])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedlib.engine import ambient
+from fedlib.errors import ConfigError
 from fedlib.models.layers.random import uniform_bits
 
 # Salts that no other layer uses, dropout included.
@@ -79,7 +80,8 @@ class Erase(nn.Module):
 class Cutout(nn.Module):
     """A square around a random pixel of each image set to zero; in training mode only.
 
-    Near a border, a part of the square is outside the image.
+    Near a border, a part of the square is outside the image. Images of at most 8 x 8 pixels are
+    refused, as it would always hide them whole.
 
     Source: T. DeVries and G. W. Taylor, "Improved Regularization of Convolutional Neural Networks
     with Cutout", 2017 (arXiv:1708.04552).
@@ -91,8 +93,10 @@ class Cutout(nn.Module):
         """[B, F, H, W] -> [B, F, H, W]"""
         if not self.training:
             return x
-        row, column = uniform(_CUTOUT, (len(x), 2), x).unbind(1)
         half = self.SIDE // 2
+        if max(x.shape[-2:]) <= half:
+            raise ConfigError(f"Cutout hides all of {[*x.shape[-2:]]} pixels; take augment=False")
+        row, column = uniform(_CUTOUT, (len(x), 2), x).unbind(1)
         rows = _covered(x.shape[-2], (row * x.shape[-2]).floor() - half, self.SIDE)
         columns = _covered(x.shape[-1], (column * x.shape[-1]).floor() - half, self.SIDE)
         return x.masked_fill((rows[:, :, None] & columns[:, None])[:, None], 0)
@@ -114,6 +118,5 @@ def _covered(length: int, first: Tensor, size: Tensor | int) -> Tensor:
 
 def uniform(salt: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
     """Random numbers in (0, 1) from the batch's key, the same for all experts -> `shape`"""
-    key = ambient.batch_key() + (salt << 32)
-    bits = uniform_bits(key, torch.Size(shape), like.device)
+    bits = uniform_bits(ambient.batch_key() + (salt << 32), torch.Size(shape), like.device)
     return ((bits + 0.5) / 2**32).to(like.dtype)
