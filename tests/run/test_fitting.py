@@ -58,8 +58,7 @@ def test_what_is_left_out_is_what_the_data_have():
 
 
 def test_a_gate_has_to_say_its_classes_which_are_experts():
-    gate = {"model": "mlp", "params": {"hidden": 8}}
-    gated = spec(method="gated_experts", modules={"gate": gate})
+    gated = spec(modules={"gate": {"model": "mlp", "params": {"hidden": 8}}})
     with pytest.raises(ConfigError, match="module gate: mlp: .*num_classes"):
         build_method(gated, build_task(gated, SHAPES), SHAPES)
 
