@@ -263,21 +263,21 @@ def _refuse_misfit(spec: RunSpec, method: Method, federation: Federation) -> Non
             f"{name}: in_features must be {math.prod(inputs)}, as inputs are {shape} numbers, got "
             f"{given}; it may be left out"
         )
-    outputs = method.task.num_outputs
-    if outputs != num_classes and (outputs, num_classes) != (1, 2):
+    if not _gives(method.task, num_classes):
         raise ConfigError(
-            f"{name}: num_classes must be {num_classes}, as the data have so many, got {outputs}; "
-            "it may be left out"
+            f"{name}: num_classes must be {num_classes}, as the data have so many, got "
+            f"{method.task.num_outputs}; it may be left out"
         )
     kind = torch.float32 if federation.tokens is None else torch.int64
     examples = torch.from_numpy(federation.x[[0, -1]]).to(kind)
-    known = type(method).__module__.startswith("fedlib.")  # what a user's modules read is not known
-    read = {name: method.task} | {f"module {x}": getattr(method, x) for x in spec.further if known}
+    read = [(name, method.task)]
+    if _is_ours(method):  # what a user's modules read is not known
+        read += [(f"module {x}", each) for x in spec.further for each in _all(getattr(method, x))]
     try:  # with values, because for shapes alone PyTorch imports its compilers, which takes seconds
         with draws.aside(), torch.no_grad():
-            for name, each in read.items():
+            for name, each in read:
                 # Drawing a heavy one takes seconds, and its first step would fail as well.
-                if isinstance(each, Task) and not each.is_heavy:
+                if not each.is_heavy:
                     _refuse_unlike(each.build(), examples, name)
     except ConfigError:
         raise
@@ -307,20 +307,36 @@ def refuse_parts(method: Method, federation: Federation) -> None:
     inputs, given = math.prod(Shapes.of(federation).inputs), getattr(method, "gate_features", None)
     if given not in (None, inputs):
         raise ConfigError(f"gate_features must be {inputs}, the numbers of an input, got {given}")
-    named = ("expert", "large") if type(method).__module__.startswith("fedlib.") else ()
-    own = [getattr(method, name, ()) for name in named]  # of a user's class, they may be anything
-    for each in (x for one in own for x in (one if isinstance(one, tuple) else (one,))):
-        outputs, classes = each.num_outputs, federation.num_classes
-        if outputs != classes and (outputs, classes) != (1, 2):
+    if not _is_ours(method):
+        return  # what the parts of a user's class give is not known
+    classes = federation.num_classes
+    for each in (*getattr(method, "large", ()), getattr(method, "expert", method.task)):
+        if not _gives(each, classes):
+            given = each.num_outputs
             raise ConfigError(
-                f"clients' own models need {classes} outputs, one per class, got {outputs}"
+                f"clients' own models need {classes} outputs, one per class, got {given}"
             )
+
+
+def _is_ours(method: Method) -> bool:
+    """Whether the method is one of fedlib, of whose modules it is known what they read."""
+    return type(method).__module__.startswith("fedlib.")
+
+
+def _gives(task: Task, num_classes: int) -> bool:
+    """Whether there is an output for each class, or a single one for two of them."""
+    return task.num_outputs == num_classes or (task.num_outputs, num_classes) == (1, 2)
 
 
 def tasks_of(method: Method) -> list[Task]:
     """The architectures in a method's fields: the model, and all further modules."""
     values = [getattr(method, field.name) for field in fields(method)]
-    return [x for v in values for x in (v if isinstance(v, tuple) else (v,)) if isinstance(x, Task)]
+    return [x for value in values for x in _all(value) if isinstance(x, Task)]
+
+
+def _all(value: Any) -> tuple:
+    """What a field has: the values of a tuple, or its one value."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def changed(value: tree.T, change: Callable[[Task], Task]) -> tree.T:
