@@ -133,11 +133,16 @@ class ClientModel(nn.Module):
 def _in_order(x: Any, columns: Sequence[str] | None) -> Any:
     """A data frame, whose columns are put in the order of the federation's, if both have names.
 
+    Where one has words, 0, 1, ... of the other are no names: pandas numbers columns without any.
+
     Raises:
       ConfigError: for other columns.
     """
-    names = [*getattr(x, "columns", ())]
-    if columns is None or not names or not all(isinstance(name, str) for name in names):
+    names = [*map(str, getattr(x, "columns", ()))]
+    if columns is None or not names:
+        return x
+    are_numbers = [all(map(str.isdigit, each)) for each in (names, columns)]
+    if [*map(str, range(len(names)))] in (names, columns) and not all(are_numbers):
         return x
     if {*names} != {*columns}:  # those of a CSV file are in lower case
         names = [name.strip().casefold() for name in names]

@@ -169,6 +169,9 @@ def test_a_kept_model_takes_bytes_and_tables_as_partition_did(tmp_path):
             predict(other[:3])
     with pytest.raises(ConfigError, match="inputs and the federation: several columns have the"):
         predict(table[[*"aabcdef"]][:3])
+    numbered = table.set_axis([1, 0, *range(2, 6)], axis=1)
+    by_number = quiet(cut(numbered), flat()).client_model(0)
+    assert torch.equal(by_number(numbered[[*range(6)]][:3]), expected)
     whole = (X[:, :6] * 20 + 100).astype(np.uint8)
     assert quiet(cut(whole), flat()).client_model(0)(whole[:3]).shape == (3, 3)
 

@@ -116,7 +116,7 @@ def pooled(
         raise DataError(f"{contents[0].path}: no class or client has 4 examples, one to test on")
     x, tokens = _tokens(x, part == TRAIN, texts)
     x, mean, std = (x, (), ()) if tokens else _scaled(x, part == TRAIN, scaling)
-    columns = [name for name in _named(contents).columns or () if isinstance(name, str)]
+    columns = [*map(str, _named(contents).columns or ())]
     return Examples(
         *(x, y, classes, mean, std),
         part=part,
