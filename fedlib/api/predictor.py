@@ -166,7 +166,7 @@ def as_inputs(
     x = _in_order(x, columns)
     try:
         kinds = {one.kind for one in getattr(x, "dtypes", ())}  # of a table's columns
-        number = "f4" if kinds and kinds <= {*"biuf"} else None
+        number = "f8" if kinds and kinds <= {*"biuf"} else None
         x = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x, number))
     except (TypeError, ValueError, RuntimeError):
         raise ConfigError(f"inputs must be an array of numbers, got {type(x)}") from None
@@ -180,4 +180,7 @@ def as_inputs(
             f"inputs must be {kind} of shape [B, {', '.join(map(str, shape))}], as the "
             f"federation's, got {x.dtype} of shape {list(x.shape)}"
         )
-    return x.to(kind)
+    made = x.to(kind)
+    if x.dtype == torch.float64 and made.isinf().any():
+        raise ConfigError("inputs must be numbers that float32 can hold, below 3.4e38; scale them")
+    return made
