@@ -147,14 +147,14 @@ def test_a_name_that_would_leave_the_axes_or_lie_on_the_diagonal_stands_elsewher
     assert name.get_horizontalalignment() == side
 
 
-def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_path, monkeypatch):
+def test_estimates_of_this_folder_are_taken_for_runs_that_have_none_yet(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     file = tmp_path / "costs.csv"
     old = [("fedmix", "cifar10", "fedavg", 9, 9, "old", is_timed) for is_timed in (False, True)]
-    columns = [*wall.RUN, "hours", "gb", "machine", wall.MEASURED]
-    pd.DataFrame(old, columns=columns).to_csv(file, index=False)
+    pd.DataFrame(old, columns=wall.COLUMNS).to_csv(file, index=False)
     both = {"seconds": 1800, "mb": 2000}
-    run = {f"fedmix/cifar10{end}/fedavg": {"train": both, "evaluate": both} for end in ("", "-x")}
+    names = ("cifar10/fedavg", "cifar10/fedmix-k2", "cifar10-x/fedavg")  # known, new, of no paper
+    run = {f"fedmix/{name}": {"train": both, "evaluate": both} for name in names}
     seals.write_json(tmp_path / "estimates.json", {"machine": "new", "runs": run})
     plan = Plan({"scale": "full", "papers": ["fedmix"]})
     path = plan.path
@@ -164,7 +164,8 @@ def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_p
         lambda name, **x: tmp_path / "estimates.json" if name == "estimates" else path(name, **x),
     )
     found = wall.costs_of(plan, file)
-    assert found[["hours", "gb", "machine"]].values.tolist() == [[1, 2, "new"], [9, 9, "old"]]
+    rows = found[["hours", "gb", "machine"]].values.tolist()
+    assert rows == [[9, 9, "old"]] * 2 + [[1, 2, "new"]]
 
 
 @pytest.mark.parametrize(
