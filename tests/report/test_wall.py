@@ -9,9 +9,9 @@ import pictures
 import pytest
 from support import REPRODUCED
 
-from fedlib import seals
 from fedlib.cli import wall
 from fedlib.errors import ConfigError
+from fedlib.forecast.estimates import TIMED, Estimate, Estimates
 from fedlib.report import printed
 from fedlib.report.wall import page, pairs
 from fedlib.workflow.plan import Plan
@@ -152,18 +152,11 @@ def test_estimates_of_this_folder_are_taken_for_runs_that_have_none_yet(tmp_path
     file = tmp_path / "costs.csv"
     old = [("fedmix", "cifar10", "fedavg", 9, 9, "old", is_timed) for is_timed in (False, True)]
     pd.DataFrame(old, columns=wall.COLUMNS).to_csv(file, index=False)
-    both = {"seconds": 1800, "mb": 2000}
     names = ("cifar10/fedavg", "cifar10/fedmix-k2", "cifar10-x/fedavg")  # known, new, of no paper
-    run = {f"fedmix/{name}": {"train": both, "evaluate": both} for name in names}
-    seals.write_json(tmp_path / "estimates.json", {"machine": "new", "runs": run})
-    plan = Plan({"scale": "full", "papers": ["fedmix"]})
-    path = plan.path
-    monkeypatch.setattr(
-        plan,
-        "path",
-        lambda name, **x: tmp_path / "estimates.json" if name == "estimates" else path(name, **x),
-    )
-    found = wall.costs_of(plan, file)
+    stages = [(f"fedmix/{name}", stage) for name in names for stage in TIMED]
+    new = Estimates("core", "new", dict.fromkeys(stages, Estimate(seconds=1800, mb=2000)))
+    monkeypatch.setattr(Estimates, "read", lambda path: new)
+    found = wall.costs_of(Plan({"scale": "full", "papers": ["fedmix"]}), file)
     rows = found[["hours", "gb", "machine"]].values.tolist()
     assert rows == [[9, 9, "old"]] * 2 + [[1, 2, "new"]]
 
