@@ -292,9 +292,8 @@ def _inputs(name: str, values: Any) -> np.ndarray:
         if series.isna().any():
             row = int(series.isna().argmax())
             raise DataError(f"{name}: column {column!r} has no value for example {row}")
-        values = series.to_numpy(kind)
-        _rounded(f"{name}: column {column!r}", values)
-        columns.append(values)
+        columns.append(series.to_numpy(kind))
+        _rounded(f"{name}: column {column!r}", columns[-1])
     return np.column_stack(columns)
 
 
