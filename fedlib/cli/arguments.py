@@ -47,15 +47,9 @@ COMMANDS = {
     "spec": Command("print the --spec of a job's script", (_STAGE, _JOB)),
     "list": Command("list the names of papers, runs, methods, data and more", (_WHAT,), ("WHAT",)),
     "tensorboard": Command("write the curves of finished trainings for TensorBoard", (_OUT,)),
-    "take": Command(
-        "bring the runs of kept results here, as if they had been made here", (_SOURCE,), ("FROM",)
-    ),
+    "take": Command("bring kept runs here, as if they were made here", (_SOURCE,), ("FROM",)),
     "wall": Command("write docs/results/published/README.md: all published numbers, and ours"),
-    "keep": Command(
-        "copy a paper's tables, figures and report to docs/results",
-        (_PAPER, _OUT, _REPLACE),
-        ("PAPER",),
-    ),
+    "keep": Command("copy a paper's results to docs/results", (_PAPER, _OUT, _REPLACE), ("PAPER",)),
     "figures-from": Command("draw kept results again, without any run", (_SOURCE, _OUT), ("FROM",)),
 }
 _CONFIGURATION = (

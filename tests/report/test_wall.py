@@ -153,9 +153,8 @@ def test_estimates_of_this_folder_are_taken_for_runs_that_have_none_yet(tmp_path
     old = [("fedmix", "cifar10", "fedavg", 9, 9, "old", is_timed) for is_timed in (False, True)]
     pd.DataFrame(old, columns=wall.COLUMNS).to_csv(file, index=False)
     names = ("cifar10/fedavg", "cifar10/fedmix-k2", "cifar10-x/fedavg")  # known, new, of no paper
-    stages = [(f"fedmix/{name}", stage) for name in names for stage in TIMED]
-    new = Estimates("core", "new", dict.fromkeys(stages, Estimate(seconds=1800, mb=2000)))
-    monkeypatch.setattr(Estimates, "read", lambda path: new)
+    costs = {(f"fedmix/{name}", x): Estimate(1800, mb=2000) for name in names for x in TIMED}
+    monkeypatch.setattr(Estimates, "read", lambda path: Estimates("core", "new", costs))
     found = wall.costs_of(Plan({"scale": "full", "papers": ["fedmix"]}), file)
     rows = found[["hours", "gb", "machine"]].values.tolist()
     assert rows == [[9, 9, "old"]] * 2 + [[1, 2, "new"]]
