@@ -134,11 +134,10 @@ def _contents(folder: Path, of_clients: bool) -> list[Content]:
     """The content of the folder, or of its training and its test part."""
     if not files_below(folder):
         raise DataError(f"{folder} has no files; put there {IN_PLACE}")
-    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     table = folder / _own_files.LIST
     clients = _own_files.listed(table) if of_clients and table.exists() else of_clients
     others = (TOKENISER, *[table.name] * of_clients)
-    entries = [path for path in entries if path.name not in others]
+    entries = sorted(x for x in folder.iterdir() if x.name[0] != "." and x.name not in others)
     called = {path.stem.casefold(): path for path in entries}
     if len(entries) == 2 and called.keys() == PARTS.keys():
         return [_own_files.load(called[name], clients) for name in PARTS]
