@@ -172,9 +172,8 @@ def as_inputs(
         raise ConfigError(f"inputs must be an array of numbers, got {type(x)}") from None
     if x.dim() == len(shape) and shape[0] == 1:
         x = x.unsqueeze(1)
-    bytes_or_tokens = torch.uint8, *TOKENS
     same = x.dtype == kind or {x.dtype, kind} <= {*TOKENS}
-    others = (x.dtype != torch.uint8 or len(shape) == 1) and kind not in bytes_or_tokens
+    others = (x.dtype != torch.uint8 or len(shape) == 1) and kind not in (torch.uint8, *TOKENS)
     if x.shape[1:] != tuple(shape) or not (same or others) or x.is_complex():
         raise ConfigError(
             f"inputs must be {kind} of shape [B, {', '.join(map(str, shape))}], as the "
