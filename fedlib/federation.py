@@ -93,7 +93,8 @@ class Federation:
         None otherwise. Only tests use it: a prediction is right with the probability of its label.
       client_name: [C] words, or int64 numbers, that a user calls the clients; None for `client_id`.
       class_name: [L] words that a user calls the classes; None for numbers.
-      column_name: [F] words that a user calls the columns of a table of inputs; None for others.
+      column_name: [F] words, or numbers as words, that a user calls the columns of a table of
+        inputs; None for others.
       left_out: number of clients without training or test examples, which are left out; 0 in a
         federation of a file, whose manifest has it.
     """

@@ -23,6 +23,7 @@ from fedlib.errors import ConfigError
 from fedlib.models.layers.random import Dropout
 
 Model = nn.Module | Callable[[], nn.Module]
+COMPUTED = "it keeps an output, as weight_norm does; take that of torch.nn.utils.parametrizations"
 
 
 def builder(
@@ -121,6 +122,8 @@ def _check_weights(made: nn.Module, name: str) -> None:
         raise ConfigError(f"{name}: all of its parameters are frozen, so there is nothing to train")
     _check_hidden(made, name)
     for path, layer in made.named_modules():
+        if isinstance(layer, nn.SyncBatchNorm):
+            raise ConfigError(f"{name}: {path} joins several processes; take nn.BatchNorm1d or 2d")
         if getattr(layer, "max_norm", None) is not None or getattr(layer, "sparse", False) is True:
             raise ConfigError(
                 f"{name}: {path} must have neither max_norm, which changes weights in evaluation, "
@@ -129,11 +132,7 @@ def _check_weights(made: nn.Module, name: str) -> None:
     if odd := [path for path, x in made.named_buffers() if x.is_complex()]:
         raise ConfigError(f"{name}: {odd[0]} is complex; keep torch.view_as_real of it")
     if odd := [x.dtype for x in made.parameters() if x.dtype != torch.float32]:
-        real = (
-            "torch.view_as_complex of real ones, in forward"
-            if odd[0].is_complex
-            else f"{name}.float()"
-        )
+        real = "torch.view_as_complex of real ones" if odd[0].is_complex else f"{name}.float()"
         raise ConfigError(f"{name} has weights of {odd[0]}; give {real}")
 
 
@@ -196,6 +195,9 @@ def _copied(model: Model) -> nn.Module | None:
     for weights in made.parameters() if isinstance(made, nn.Module) else ():
         if weights._backward_hooks or getattr(weights, "_post_accumulate_grad_hooks", None):
             raise ValueError("its weights have hooks on gradients, which copies lose; take forward")
+    layers = made.modules() if isinstance(made, nn.Module) else ()
+    if any(isinstance(x, Tensor) and x.grad_fn for one in layers for x in vars(one).values()):
+        raise ValueError(COMPUTED)
     made = copy.deepcopy(made)
     return getattr(made, "_orig_mod", made)  # what torch.compile was given
 

@@ -133,11 +133,16 @@ class ClientModel(nn.Module):
 def _in_order(x: Any, columns: Sequence[str] | None) -> Any:
     """A data frame, whose columns are put in the order of the federation's, if both have names.
 
+    Where one has words, 0, 1, ... of the other are no names: pandas numbers columns without any.
+
     Raises:
       ConfigError: for other columns.
     """
-    names = [*getattr(x, "columns", ())]
-    if columns is None or not names or not all(isinstance(name, str) for name in names):
+    names = [*map(str, getattr(x, "columns", ()))]
+    if columns is None or not names:
+        return x
+    are_numbers = [all(map(str.isdigit, each)) for each in (names, columns)]
+    if [*map(str, range(len(names)))] in (names, columns) and not all(are_numbers):
         return x
     if {*names} != {*columns}:  # those of a CSV file are in lower case
         names = [name.strip().casefold() for name in names]
@@ -161,18 +166,20 @@ def as_inputs(
     x = _in_order(x, columns)
     try:
         kinds = {one.kind for one in getattr(x, "dtypes", ())}  # of a table's columns
-        number = "f4" if kinds and kinds <= {*"biuf"} else None
+        number = "f8" if kinds and kinds <= {*"biuf"} else None
         x = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x, number))
     except (TypeError, ValueError, RuntimeError):
         raise ConfigError(f"inputs must be an array of numbers, got {type(x)}") from None
     if x.dim() == len(shape) and shape[0] == 1:
         x = x.unsqueeze(1)
-    bytes_or_tokens = torch.uint8, *TOKENS
     same = x.dtype == kind or {x.dtype, kind} <= {*TOKENS}
-    others = (x.dtype != torch.uint8 or len(shape) == 1) and kind not in bytes_or_tokens
+    others = (x.dtype != torch.uint8 or len(shape) == 1) and kind not in (torch.uint8, *TOKENS)
     if x.shape[1:] != tuple(shape) or not (same or others) or x.is_complex():
         raise ConfigError(
             f"inputs must be {kind} of shape [B, {', '.join(map(str, shape))}], as the "
             f"federation's, got {x.dtype} of shape {list(x.shape)}"
         )
-    return x.to(kind)
+    made = x.to(kind)
+    if x.dtype == torch.float64 and made.isinf().any():
+        raise ConfigError("inputs must be numbers that float32 can hold, below 3.4e38; scale them")
+    return made

@@ -5,7 +5,7 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,14 @@ from fedlib.api.result import Result
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
-from fedlib.engine.task import JointTask, Task, set_precision
+from fedlib.engine.task import Task, set_precision
 from fedlib.errors import ConfigError, DataError, nearest, of_file, shown
 from fedlib.federation import Federation
 from fedlib.fields import typed
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
-from fedlib.run import build, contract, rehearsal
+from fedlib.run import build, rehearsal
 from fedlib.run.build import SENSELESS, build_simulation, tasks_of
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.job import trained
@@ -357,21 +357,9 @@ def _made(
             one_of_several = str(x.type).startswith("tuple") and isinstance(tasks, Task)
             further[x.name] = (tasks,) if one_of_several else tasks
     with _in_one_line(f"{kind.__name__}: "):
-        made = _with_statistics_of_all(kind(**{**own, **further}))
-        contract.check(made)
+        made = build.made(kind, **{**own, **further})
     build.refuse_parts(made, data)
     return made
-
-
-def _with_statistics_of_all(method: Method) -> Method:
-    """A user's method, whose task knows the buffers of all modules: `fit` trains none of them.
-
-    Methods of fedlib say it themselves, where they train several modules.
-    """
-    others = tuple(x for x in tasks_of(method) if x is not method.task and x.statistics)
-    if not others or type(method).__module__.startswith("fedlib."):
-        return method
-    return replace(method, task=method.task.extended(JointTask, others=others))
 
 
 def _tasks(value: Any, name: str, data: Federation, settings: Mapping, given: bool) -> Any:

@@ -20,13 +20,13 @@ def main() -> None:
     Raises:
       ConfigError: for a command that needs a checkout, from a package that pip installed.
     """
-    arguments.HERE = Path.cwd()
+    here = Path.cwd()
     os.chdir(ROOT)
     first, *others = sys.argv[1:] or ["--help"]
     if first == "make":
         args = make.read(" ".join(others), make.variables())
     else:
-        args = arguments.read([first, *others])
+        args = arguments.read([first, *others], here)
     if args.command != "list" and not Path("config.yaml").exists():
         raise ConfigError(
             f"{args.command} works in a checkout of the project only (docs/install.md), and this "

@@ -13,8 +13,6 @@ from fedlib.workflow import config, freshness
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 
-HERE = ROOT  # the folder in which the command was given
-
 
 class Command(NamedTuple):
     """A command.
@@ -35,18 +33,13 @@ def _given(*names: str, **options: Any) -> tuple:
     return names, options
 
 
-def _path(text: str) -> Path:
-    """A path as the folder of the command has it: commands work in the root of the checkout."""
-    return Path(text) if HERE == ROOT else HERE / text
-
-
 _STAGE = _given("stage", metavar="STAGE", help=f"one of {', '.join(STAGES)}")
 _JOB = _given("name", nargs="?", default="", metavar="NAME", help="pfedmm/digits/fedem/seed1234")
 _WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
 _PAPER = _given("paper", help="its name")
-_OUT = _given("--out", type=_path, help="another folder to write to than the usual one")
+_OUT = _given("--out", type=Path, help="another folder to write to than the usual one")
 _REPLACE = _given("--replace", action="store_true", help="also where kept runs are lost")
-_SOURCE = _given("source", type=_path, help="docs/results/PAPER/SCALE: packs in it")
+_SOURCE = _given("source", type=Path, help="docs/results/PAPER/SCALE: packs in it")
 COMMANDS = {
     "run": Command("make every table and figure; further options go to Snakemake"),
     "plan": Command("print what would run, why, and for how long"),
@@ -54,19 +47,13 @@ COMMANDS = {
     "spec": Command("print the --spec of a job's script", (_STAGE, _JOB)),
     "list": Command("list the names of papers, runs, methods, data and more", (_WHAT,), ("WHAT",)),
     "tensorboard": Command("write the curves of finished trainings for TensorBoard", (_OUT,)),
-    "take": Command(
-        "bring the runs of kept results here, as if they had been made here", (_SOURCE,), ("FROM",)
-    ),
+    "take": Command("bring kept runs here, as if they were made here", (_SOURCE,), ("FROM",)),
     "wall": Command("write docs/results/published/README.md: all published numbers, and ours"),
-    "keep": Command(
-        "copy a paper's tables, figures and report to docs/results",
-        (_PAPER, _OUT, _REPLACE),
-        ("PAPER",),
-    ),
+    "keep": Command("copy a paper's results to docs/results", (_PAPER, _OUT, _REPLACE), ("PAPER",)),
     "figures-from": Command("draw kept results again, without any run", (_SOURCE, _OUT), ("FROM",)),
 }
 _CONFIGURATION = (
-    _given("--configfile", "--configfiles", nargs="+", type=_path, default=[], help="YAML or JSON"),
+    _given("--configfile", "--configfiles", nargs="+", type=Path, default=[], help="YAML or JSON"),
     _given(
         *("--config", "-C"),
         nargs="+",
@@ -85,8 +72,11 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(message)
 
 
-def read(words: Sequence[str]) -> argparse.Namespace:
+def read(words: Sequence[str], here: Path = ROOT) -> argparse.Namespace:
     """The arguments in the words of a command line.
+
+    Args:
+      here: the folder that paths begin in; commands work in the root of the checkout.
 
     Returns:
       With `options`, further options for Snakemake, and `said`, the whole line.
@@ -94,7 +84,7 @@ def read(words: Sequence[str]) -> argparse.Namespace:
     Raises:
       ConfigError: for words that are not a valid command.
     """
-    args, options = _parser().parse_known_args(words)
+    args, options = _parser(here).parse_known_args(words)
     if options and args.command != "run":
         raise ConfigError(f"{args.command} does not know {shlex.join(options)}")
     args.options, args.said = options, shlex.join(sys.argv)
@@ -116,11 +106,12 @@ def configuration(files: Sequence[str | Path], words: Sequence[str]) -> list[str
     return [word for option, values in given if values for word in (option, *map(str, values))]
 
 
-def _parser() -> Parser:
+def _parser(here: Path) -> Parser:
+    place = {"type": Path if here == ROOT else here.joinpath}
     top = Parser(prog="python -m fedlib", description="The commands of the workflow.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (does, *_) in COMMANDS.items():
         parser = commands.add_parser(name, help=does, description=does, allow_abbrev=False)
         for names, options in (*COMMANDS[name].arguments, *_CONFIGURATION):
-            parser.add_argument(*names, **options)
+            parser.add_argument(*names, **options | (place if "type" in options else {}))
     return top

@@ -4,11 +4,13 @@ Several packs in a folder are drawn together: a table or figure has the runs of 
 
 The numbers come from the runs, see `fedlib.report.packs`; the published numbers come from this
 checkout. It writes to the folder of figures/from that is called as the one of docs/results, and
-leaves docs/results unchanged.
+leaves docs/results unchanged. What was drawn there before and is drawn no longer is removed; other
+files stay.
 """
 
 import argparse
 import re
+import shutil
 from pathlib import Path
 
 from fedlib.environment import ROOT
@@ -19,6 +21,10 @@ from fedlib.report.pages.kept import KEPT
 from fedlib.report.tables import render
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.workflow.layout import PATHS, WILDCARDS
+
+FORMS = {"table": ("csv", "md", "tex", "json"), "figure": ("pdf", "png", "svg")}
+DRAWING = {"table": (TableInputs.read, render.write), "figure": (FigureInputs.read, saving.save)}
+DRAWN = ".exhibits.json"  # in a folder: what was drawn there
 
 
 def main(args: argparse.Namespace) -> None:
@@ -41,7 +47,14 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
         for exhibit, spec in checked:
             printed = ROOT / PATHS["published"].format(paper=spec["paper"])
             given = spec, metrics, clients, printed if exhibit.published else None
-            _draw(exhibit.stage, given, folder / spec["name"])
+            files = [folder / f"{spec['name']}.{form}" for form in FORMS[exhibit.stage]]
+            read, write = DRAWING[exhibit.stage]
+            write(read(*given).made(), *files)
+        listed, drawn = pack / packs.EXHIBITS, folder / DRAWN
+        old = packs.file_names(drawn, FORMS) - packs.file_names(listed, FORMS)
+        for path in [path for path in folder.iterdir() if path.name in old]:
+            path.unlink()
+        shutil.copyfile(listed, drawn)
     return len(exhibits), folder
 
 
@@ -68,13 +81,3 @@ def _checked(exhibit: packs.Packed) -> dict:
                 f"the {entry} of a pack's {exhibit.stage} must be {pattern}, got {value!r}"
             )
     return exhibit.spec
-
-
-def _draw(stage: str, given: tuple, path: Path) -> None:
-    """The files of one table or figure, `path` with their endings."""
-    if stage == "table":
-        files = [path.with_name(f"{path.name}.{form}") for form in ("csv", "md", "tex", "json")]
-        render.write(TableInputs.read(*given).made(), *files)
-    else:
-        files = [path.with_name(f"{path.name}.{form}") for form in ("pdf", "png", "svg")]
-        saving.save(FigureInputs.read(*given).made(), *files)

@@ -1,11 +1,11 @@
 """Copy a paper's tables and figures to docs/results/PAPER/SCALE, with a report of their making.
 
-With a tag the folder is SCALE-TAG. The command replaces numbers (csv), figures (pdf, png),
-REPORT.md and the folder pack, from which `make figures-from` draws everything again and `make take`
-takes the runs. Without --replace no kept run is lost, and no such file of a folder without a pack.
-REPORT.md shows every published cell, machines, versions and times. README.md and other files stay
-unchanged. Comparisons with only one finished member are left out. If anything is missing or
-damaged, nothing changes.
+With a tag the folder is SCALE-TAG. The command replaces REPORT.md, the folder pack, from which
+`make figures-from` draws everything again and `make take` takes the runs, and the numbers (csv) and
+figures (pdf, png) that the pack before names. Without --replace no kept run is lost, and no such
+file of a folder without a pack. README.md and other files stay unchanged. REPORT.md shows every
+published cell, machines, versions and times. Comparisons with only one finished member are left
+out. If anything is missing or damaged, nothing changes.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from fedlib.workflow import freshness
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 
-KEPT = {"table": ("table_csv",), "figure": ("figure_pdf", "figure_png")}
+KEPT = {"table": ("csv",), "figure": ("pdf", "png")}  # forms of each
 STAGES = tuple(KEPT)
 
 
@@ -88,7 +88,7 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
       DataError: for a file that is missing, damaged or not up to date.
     """
     shown, fresh = _shown(plan), freshness.check(plan)
-    sources = [Path(plan.path(file, **job)) for stage, job in shown for file in KEPT[stage]]
+    sources = [Path(plan.path(f"{of}_{x}", **job)) for of, job in shown for x in KEPT[of]]
     for one in freshness.list_open_jobs(plan, fresh, (*freshness.OF_RUNS, "metrics", *STAGES)):
         path = plan.path(freshness.RESULTS[one.stage][0][0], **one.job)
         raise DataError(f"{path} is not up to date; run the workflow with this configuration")
@@ -117,8 +117,10 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
 
 
 def _replaced(folder: Path) -> list[Path]:
-    """The numbers and figures in a folder."""
-    return [old for kind in ("csv", "pdf", "png") for old in sorted(folder.glob(f"*.{kind}"))]
+    """The numbers and figures in a folder: those that its pack names, or all if it has none."""
+    every = [old for kind in ("csv", "pdf", "png") for old in sorted(folder.glob(f"*.{kind}"))]
+    named = packs.file_names(folder / packs.FOLDER / packs.EXHIBITS, KEPT)
+    return [old for old in every if not named or old.name in named]
 
 
 def _shown(plan: Plan) -> list[tuple[str, dict]]:

@@ -1,6 +1,7 @@
 """Write docs/results/published/README.md: every published number, with ours beside it.
 
-Costs of runs come from costs.csv beside it, to which estimates of this folder are added.
+Costs of runs come from costs.csv beside it. Runs that it lacks are added, with the estimates of
+this folder; those it has stay, as a plan that was made beside other work measures too much.
 """
 
 import argparse
@@ -78,7 +79,7 @@ def of_paper(plan: Plan, name: str, costs: pd.DataFrame) -> pd.DataFrame:
 
 
 def costs_of(plan: Plan, file: Path) -> pd.DataFrame:
-    """The costs in a file, with estimates of the plan's folder of results.
+    """The costs in a file, and of runs that it lacks the estimates of the plan's folder of results.
 
     Returns:
       DataFrame with `RUN`, hours (of a core, for one seed), gb, machine, and `MEASURED`.
@@ -92,6 +93,6 @@ def costs_of(plan: Plan, file: Path) -> pd.DataFrame:
                 gb = round(max(cost.mb for cost in stages) / 1000, 1)
                 rows.append((*run.split("/"), hours, gb, estimates.machine, False))
     new = pd.DataFrame(rows, columns=COLUMNS)
-    every = pd.concat([new, pd.read_csv(file)[COLUMNS]]) if file.exists() else new
+    every = pd.concat([pd.read_csv(file)[COLUMNS], new]) if file.exists() else new
     every = every.astype({MEASURED: bool})  # without estimates the column has another type
     return every.drop_duplicates([*RUN, MEASURED]).sort_values([*RUN, MEASURED])

@@ -12,7 +12,7 @@ import lzma
 import re
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
@@ -64,6 +64,12 @@ def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Packed]
         frames.write_parquet(frames.read_parquet(source), folder / name, made, **SMALL)
     seals.write_json(folder / EXHIBITS, _each_once(exhibits))
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def file_names(file: Path, forms: Mapping[str, Sequence[str]]) -> set[str]:
+    """Names of the files of all exhibits in a list, in these forms; none if there is no list."""
+    listed = seals.remembered(file).get("exhibits", ())
+    return {f"{spec['name']}.{form}" for stage, spec, _ in listed for form in forms[stage]}
 
 
 def _each_once(exhibits: Sequence[Packed]) -> dict:

@@ -21,7 +21,7 @@ from fedlib.engine import solvers
 from fedlib.engine.ambient import dropout_key
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
-from fedlib.engine.task import Params, Task, set_precision
+from fedlib.engine.task import JointTask, Params, Task, set_precision
 from fedlib.errors import ConfigError, DataError, shown
 from fedlib.federation import Federation
 from fedlib.files import digest
@@ -153,11 +153,23 @@ def build_method(
         for what, given in (("hyper-parameters", spec.params), ("modules", modules)):
             if unknown := sorted(given.keys() - known):
                 raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
-        method = kind(task=task, local=solvers.from_spec(spec.local), **modules, **spec.params)
-        contract.check(method)
-        return method
+        return made(kind, task=task, local=solvers.from_spec(spec.local), **modules, **spec.params)
     except SENSELESS as error:
         raise ConfigError(f"method {spec.method}: {_text(error)}") from error
+
+
+def made(kind: type[Method], **own: Any) -> Method:
+    """A method of a class, with its `own` fields; raises an error if it breaks its contract.
+
+    The task of a user's method knows the buffers of all modules: `fit` trains none of them. Methods
+    of fedlib say it themselves, where they train several modules.
+    """
+    method = kind(**own)
+    others = tuple(x for x in tasks_of(method) if x is not method.task and x.statistics)
+    if others and not _is_ours(method):
+        method = replace(method, task=method.task.extended(JointTask, others=others))
+    contract.check(method)
+    return method
 
 
 def build_course(spec: RunSpec) -> Course:

@@ -6,17 +6,20 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from conftest import toy_run
 from reference import fedavg
 from support import assert_same_result, seeded
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import fedlib
+from fedlib import methods
 from fedlib.api.reference import loss_of
 from fedlib.draws import positions
 from fedlib.engine.task import Task, log_probs
 from fedlib.errors import ConfigError
 from fedlib.methods.fedavg import FedAvg, State
+from fedlib.run.build import build_method, build_task
 
 DRAW = np.random.default_rng(0)
 Y = np.arange(64) % 3
@@ -231,9 +234,13 @@ class Helped(FedAvg):
         return self.averaged(lambda own, b: loss_of(self.predict(own, b), b), state, cohort)
 
 
-def test_buffers_of_a_users_further_modules_are_not_trained():
+def test_buffers_of_a_users_further_modules_are_not_trained(monkeypatch):
     found = train(nn.Linear(6, 3), method=Helped, helper=RIGHT["constant buffer"]())
     assert not found.state.params["helper"]["body.mean"].any()
+    monkeypatch.setattr(methods, "load", lambda name: Helped)  # as a run of the workflow
+    helper = {"helper": {"model": "pfedmoe_gate", "params": {}}}
+    spec = toy_run(model_params={"hidden": 4}, modules=helper).spec(0)
+    assert build_method(spec, build_task(spec)).task.statistics
 
 
 def test_a_buffer_that_would_be_trained_under_another_name_is_refused():

@@ -257,15 +257,10 @@ def test_a_clients_module_takes_numbers_in_any_form():
     predict = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=1).client_model(0)
     x = np.rint(X[:3] * 16)
     expected = predict(torch.from_numpy(x))
-    for given in (
-        x.astype(int),
-        x.astype(np.float64),
-        x.tolist(),
-        x.astype(np.uint8),
-        pd.DataFrame(x),
-    ):
+    for given in (*map(x.astype, (int, float, np.uint8)), x.tolist(), pd.DataFrame(x)):
         assert torch.equal(predict(given), expected)
-    for given in (x.astype(str), pd.DataFrame(x).astype(str), None, x[0]):
+    huge = x + np.float64(1e39)  # infinite in float32
+    for given in (x.astype(str), pd.DataFrame(x).astype(str), None, x[0], huge, pd.DataFrame(huge)):
         with pytest.raises(ConfigError, match="inputs must be"):
             predict(given)
 

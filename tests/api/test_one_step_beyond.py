@@ -169,6 +169,9 @@ def test_a_kept_model_takes_bytes_and_tables_as_partition_did(tmp_path):
             predict(other[:3])
     with pytest.raises(ConfigError, match="inputs and the federation: several columns have the"):
         predict(table[[*"aabcdef"]][:3])
+    numbered = table.set_axis([1, 0, *range(2, 6)], axis=1)
+    by_number = quiet(cut(numbered), flat()).client_model(0)
+    assert torch.equal(by_number(numbered[[*range(6)]][:3]), expected)
     whole = (X[:, :6] * 20 + 100).astype(np.uint8)
     assert quiet(cut(whole), flat()).client_model(0)(whole[:3]).shape == (3, 3)
 
@@ -248,6 +251,8 @@ TOKENS = np.arange(400).reshape(80, 5) % 20
         (lambda: Embedded(sparse=True), "embed must have neither max_norm, .* nor sparse grad"),
         (lambda: Embedded("complex"), "turns is complex; keep torch.view_as_real of it"),
         (lambda: Embedded("weights"), "weights of torch.complex64; give torch.view_as_complex"),
+        (lambda: nn.utils.weight_norm(nn.Linear(5, 3)), "it keeps an output, as weight_norm does"),
+        (nn.Sequential(nn.SyncBatchNorm(5), nn.Linear(5, 3)), "model: 0 joins several processes"),
     ],
 )
 def test_what_the_engine_would_train_otherwise_is_refused_with_a_remedy(model, message):
@@ -258,7 +263,7 @@ def test_what_the_engine_would_train_otherwise_is_refused_with_a_remedy(model, m
 def test_a_module_that_keeps_an_earlier_output_is_refused_by_its_name():
     model = Embedded()
     model(torch.from_numpy(TOKENS[:2]))
-    with pytest.raises(ConfigError, match="model cannot be made: RuntimeError: Only Tensors"):
+    with pytest.raises(ConfigError, match="model cannot be made: ValueError: it keeps an output"):
         quiet(cut(TOKENS), model)
 
 

@@ -309,6 +309,12 @@ def test_a_file_without_a_published_checksum_must_be_what_its_receipt_lists(tmp_
         with pytest.raises(DataError, match=f"{name} is not what .*set.json lists; delete"):
             check_receipt(file, [folder, named], tmp_path)
         (tmp_path / name).write_bytes(b"content")
+    new = tmp_path / "set/folder/c.json"
+    for change in (lambda: new.write_bytes(b"content"), new.unlink):  # added, then lost
+        change()
+        with pytest.raises(DataError, match="folder/c.json is not what .*set.json lists; delete"):
+            check_receipt(file, [folder, named], tmp_path)
+        seals.write_json(file, receipt("set", [folder, named], tmp_path))
 
 
 def test_the_script_writes_a_receipt_even_where_nothing_is_needed(tmp_path):

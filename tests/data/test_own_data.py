@@ -306,7 +306,8 @@ def test_arrays_that_make_no_sense_are_refused_by_the_name_of_their_file(folder,
         ("a,client,label\n1,b,0\n1,nan,0\n", "client of example 1 is missing"),
         ("a,label\n1,1.0\n1,1.5\n", "y must be whole numbers or words, got 1.5"),
         ("client,label\n1,0\n", "must have a column text or columns of numbers"),
-        ("a,b,label\n16777217,0.5,0\n1,0.5,1\n", "column 'a' has an integer beyond 2..24"),
+        ("a,b,label\n16777217,0.5,0\n1,0.5,1\n", "column 'a' of example 0 has an integer beyond"),
+        ("a,b,label\n1,0.5,0\n1,1e39,1\n", "column 'b' of example 1 is not finite, NaN or too"),
     ],
 )
 def test_tables_that_make_no_sense_are_refused(folder, text, message):

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from fedlib import seals
-from fedlib.cli import arguments, figures_from
+from fedlib.cli import arguments, figures_from, keep
 from fedlib.errors import DataError
 from fedlib.report import frames, packs
 from fedlib.report.metrics.runs import collect
@@ -29,24 +29,32 @@ def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("packs")
     exhibit = made_up.exhibit(["fedavg", "pfedmm"], published="main")
     made_up.save_runs(exhibit, root / "runs")
-    tidy, clients = collect(made_up.metrics_spec(exhibit), root / "runs")
-    frames.write_parquet(tidy, root / "m.parquet")
-    frames.write_parquet(clients, root / "c.parquet")
-    given = exhibit, root / "m.parquet", root / "c.parquet", PUBLISHED
-    sheet = TableInputs.read(*given).made()
-    forms = [root / f"run.{form}" for form in ("csv", "md", "tex", "json")]
-    render.write(sheet, *forms)
-    shown = [packs.Packed("table", exhibit, True)]
-    packs.write(root / "kept/pack", root / "m.parquet", root / "c.parquet", shown)
+    inputs = root / "m.parquet", root / "c.parquet"
+    frames_of = collect(made_up.metrics_spec(exhibit), root / "runs")
+    for file, frame in zip(inputs, frames_of, strict=True):
+        frames.write_parquet(frame, file)
+    sheet = TableInputs.read(exhibit, *inputs, PUBLISHED).made()
+    render.write(sheet, *(root / f"run.{form}" for form in ("csv", "md", "tex", "json")))
+    packs.write(root / "kept/pack", *inputs, [packs.Packed("table", exhibit, True)])
     return root
 
 
 def test_a_table_drawn_from_a_pack_is_that_of_the_run_byte_for_byte(made, tmp_path):
-    number, folder = figures_from.draw(made / "kept", tmp_path)
-    assert (number, folder) == (1, tmp_path)
-    [name] = {path.stem for path in tmp_path.iterdir()}
+    assert figures_from.draw(made / "kept", tmp_path) == (1, tmp_path)
+    [name] = {path.stem for path in tmp_path.glob("[!.]*")}
     for form in ("csv", "md", "tex", "json"):
         assert (tmp_path / f"{name}.{form}").read_bytes() == (made / f"run.{form}").read_bytes()
+
+
+def test_files_of_an_earlier_pack_are_replaced_and_no_others(made, tmp_path):
+    *files, [exhibit] = packs.read(made / "kept/pack")
+    packs.write(tmp_path / "pack", *files, [exhibit._replace(spec=exhibit.spec | {"name": "b"})])
+    for name in ("mine.csv", "b.csv", "b.png"):
+        (tmp_path / name).touch()
+    assert keep._replaced(tmp_path) == [tmp_path / "b.csv"]
+    for source in (made / "kept", tmp_path / "pack"):
+        figures_from.draw(source, tmp_path)
+    assert {path.name for path in tmp_path.glob("*.csv")} == {"mine.csv", "b.csv"}
 
 
 def test_a_folder_without_a_pack_is_told_so(tmp_path):
@@ -79,8 +87,7 @@ def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
     [line] = capsys.readouterr().err.splitlines()
     assert re.search(message, line), line
     written = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
-    own = tmp_path / "root/figures/from/kept"
-    assert {path.parent for path in written} <= {own}
+    assert {path.parent for path in written} <= {tmp_path / "root/figures/from/kept"}
     assert not list(tmp_path.rglob("*TRAVERSED*"))
 
 
@@ -183,9 +190,8 @@ def changed(made, folder, metrics_row=None, client_row=None) -> Path:
     ],
 )
 def test_a_pack_with_a_number_twice_or_one_that_cannot_be_is_refused(made, tmp_path, rows, message):
-    folder = changed(made, tmp_path, *rows)
     with pytest.raises(DataError, match=message):
-        packs.read(folder)
+        packs.read(changed(made, tmp_path, *rows))
 
 
 def test_a_pack_of_another_paper_says_so(made):
@@ -206,8 +212,7 @@ def archive(folder, *members: tarfile.TarInfo, form: str = "w:xz") -> Path:
 
 def member(name: str, size: int = 9, **changes) -> tarfile.TarInfo:
     found = tarfile.TarInfo(name)
-    found.size = size
-    for key, value in changes.items():
+    for key, value in {"size": size, **changes}.items():
         setattr(found, key, value)
     return found
 

@@ -9,9 +9,9 @@ import pictures
 import pytest
 from support import REPRODUCED
 
-from fedlib import seals
 from fedlib.cli import wall
 from fedlib.errors import ConfigError
+from fedlib.forecast.estimates import TIMED, Estimate, Estimates
 from fedlib.report import printed
 from fedlib.report.wall import page, pairs
 from fedlib.workflow.plan import Plan
@@ -147,24 +147,17 @@ def test_a_name_that_would_leave_the_axes_or_lie_on_the_diagonal_stands_elsewher
     assert name.get_horizontalalignment() == side
 
 
-def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_path, monkeypatch):
+def test_estimates_of_this_folder_are_taken_for_runs_that_have_none_yet(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     file = tmp_path / "costs.csv"
     old = [("fedmix", "cifar10", "fedavg", 9, 9, "old", is_timed) for is_timed in (False, True)]
-    columns = [*wall.RUN, "hours", "gb", "machine", wall.MEASURED]
-    pd.DataFrame(old, columns=columns).to_csv(file, index=False)
-    both = {"seconds": 1800, "mb": 2000}
-    run = {f"fedmix/cifar10{end}/fedavg": {"train": both, "evaluate": both} for end in ("", "-x")}
-    seals.write_json(tmp_path / "estimates.json", {"machine": "new", "runs": run})
-    plan = Plan({"scale": "full", "papers": ["fedmix"]})
-    path = plan.path
-    monkeypatch.setattr(
-        plan,
-        "path",
-        lambda name, **x: tmp_path / "estimates.json" if name == "estimates" else path(name, **x),
-    )
-    found = wall.costs_of(plan, file)
-    assert found[["hours", "gb", "machine"]].values.tolist() == [[1, 2, "new"], [9, 9, "old"]]
+    pd.DataFrame(old, columns=wall.COLUMNS).to_csv(file, index=False)
+    names = ("cifar10/fedavg", "cifar10/fedmix-k2", "cifar10-x/fedavg")  # known, new, of no paper
+    costs = {(f"fedmix/{name}", x): Estimate(1800, mb=2000) for name in names for x in TIMED}
+    monkeypatch.setattr(Estimates, "read", lambda path: Estimates("core", "new", costs))
+    found = wall.costs_of(Plan({"scale": "full", "papers": ["fedmix"]}), file)
+    rows = found[["hours", "gb", "machine"]].values.tolist()
+    assert rows == [[9, 9, "old"]] * 2 + [[1, 2, "new"]]
 
 
 @pytest.mark.parametrize(

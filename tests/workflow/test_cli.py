@@ -47,9 +47,8 @@ def test_words_that_are_no_command_are_refused_in_a_line(words, message):
     assert "\n" not in str(raised.value)
 
 
-def test_paths_are_those_of_the_folder_where_a_command_is_given(tmp_path, monkeypatch):
-    monkeypatch.setattr(arguments, "HERE", tmp_path)
-    args = arguments.read(["figures-from", "a", "--out", "/b", "--configfile", "c"])
+def test_paths_are_those_of_the_folder_where_a_command_is_given(tmp_path):
+    args = arguments.read(["figures-from", "a", "--out", "/b", "--configfile", "c"], tmp_path)
     assert [args.source, args.out, *args.configfile] == [tmp_path / "a", Path("/b"), tmp_path / "c"]
 
 

@@ -262,17 +262,19 @@ def _checked(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) -> np
     if x.ndim == 4 and x.shape[1] > 4 and x.shape[-1] <= 4:
         raise DataError(f"{path}: channels come first in x, [M, C, H, W], got {list(x.shape)}")
     x = x[:, None] if x.ndim == 3 and not signals else x
-    if x.dtype != np.uint8 or x.ndim == 2:
-        with np.errstate(over="ignore"):  # numbers too large for float32 become infinite: refused
-            rounded = x.astype(np.float32)
-        whole = x.dtype.kind in "iu"  # these may not be rounded
-        exact = rounded.astype(np.float64) == x if whole else np.isfinite(rounded)
-        wrong = np.flatnonzero(~exact.reshape(len(x), -1).all(1))
-        if len(wrong):
-            why = ROUNDED if whole else "is not finite, NaN or too large"
-            raise DataError(f"{path}: x of example {wrong[0]} {why}")
-        x = rounded
-    return x
+    return x if x.dtype == np.uint8 and x.ndim > 2 else _rounded(f"{path}: x", x)
+
+
+def _rounded(name: str, x: np.ndarray) -> np.ndarray:
+    """Numbers as float32, with seven digits; integers of more, infinity and NaN are a DataError."""
+    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite: refused
+        rounded = x.astype(np.float32)
+    whole = x.dtype.kind in "iu"  # these may not be rounded
+    exact = rounded.astype(np.float64) == x if whole else np.isfinite(rounded)
+    if len(wrong := np.flatnonzero(~exact.reshape(len(x), -1).all(1))):
+        why = ROUNDED if whole else "is not finite, NaN or too large"
+        raise DataError(f"{name} of example {wrong[0]} {why}")
+    return rounded
 
 
 def _inputs(name: str, values: Any) -> np.ndarray:
@@ -290,10 +292,8 @@ def _inputs(name: str, values: Any) -> np.ndarray:
         if series.isna().any():
             row = int(series.isna().argmax())
             raise DataError(f"{name}: column {column!r} has no value for example {row}")
-        values = series.to_numpy(kind)
-        if kind.kind in "iu" and (values.astype("f4").astype("f8") != values).any():
-            raise DataError(f"{name}: column {column!r} {ROUNDED}")
-        columns.append(values)
+        columns.append(series.to_numpy(kind))
+        _rounded(f"{name}: column {column!r}", columns[-1])
     return np.column_stack(columns)
 
 

@@ -116,7 +116,7 @@ def pooled(
         raise DataError(f"{contents[0].path}: no class or client has 4 examples, one to test on")
     x, tokens = _tokens(x, part == TRAIN, texts)
     x, mean, std = (x, (), ()) if tokens else _scaled(x, part == TRAIN, scaling)
-    columns = [name for name in _named(contents).columns or () if isinstance(name, str)]
+    columns = [*map(str, _named(contents).columns or ())]
     return Examples(
         *(x, y, classes, mean, std),
         part=part,
@@ -134,11 +134,10 @@ def _contents(folder: Path, of_clients: bool) -> list[Content]:
     """The content of the folder, or of its training and its test part."""
     if not files_below(folder):
         raise DataError(f"{folder} has no files; put there {IN_PLACE}")
-    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     table = folder / _own_files.LIST
     clients = _own_files.listed(table) if of_clients and table.exists() else of_clients
     others = (TOKENISER, *[table.name] * of_clients)
-    entries = [path for path in entries if path.name not in others]
+    entries = sorted(x for x in folder.iterdir() if x.name[0] != "." and x.name not in others)
     called = {path.stem.casefold(): path for path in entries}
     if len(entries) == 2 and called.keys() == PARTS.keys():
         return [_own_files.load(called[name], clients) for name in PARTS]
