@@ -6,8 +6,9 @@ import json
 import numpy as np
 import pytest
 import torch
+from support import only_in_ci
 
-from benchmarks import models, page
+from benchmarks import factors, micro, models, page
 from benchmarks.contenders import CONTENDERS
 from benchmarks.items import ITEMS
 from fedlib.engine.participation import sample
@@ -23,7 +24,7 @@ class Turns:
         self.rounds, self.samples = rounds, []
 
     def begin(self):
-        pass
+        self.begun_before = len(self.samples)
 
     def tick(self, samples):
         self.samples.append(samples)
@@ -80,7 +81,19 @@ def test_a_contender_trains_the_cohorts_of_the_item(contender, name):
     options = {"pfedmm": True} if who == "pfedmm" else {}
     CONTENDERS[who].load().run(item, setting, 1, turns, **options)
     torch.set_num_threads(threads)
+    assert turns.begun_before == 0  # so that starting is no part of warming up
     assert turns.samples == [int(item.sizes()[item.clients(n)].sum()) for n in range(3)]
+
+
+@only_in_ci  # eight seconds
+def test_a_job_of_its_own_takes_its_first_step_and_a_table_needs_no_pytorch():
+    first, _, imported = micro.start(1).values()
+    assert first["value"] > 0 == imported["value"]
+
+
+def test_factors_are_derived_from_kept_trainings():
+    found = [*factors.trainings(ROOT / "docs/results/adaptive_experts/full/local")]
+    assert [x["method"] for x in found] == ["local_experts"] * 5 and found[0]["train"] > 1
 
 
 # -- documents ----------------------------------------------------------------------------
