@@ -14,8 +14,6 @@ from benchmarks.items import ITEMS
 from fedlib.engine.participation import sample
 from fedlib.workflow.provenance import ROOT
 
-every_item = pytest.mark.parametrize("name", ITEMS)
-
 
 class Turns:
     """A clock that lets a contender do so many rounds, and notes them."""
@@ -39,7 +37,7 @@ def tiny(name):
 # -- work items ---------------------------------------------------------------------------
 
 
-@every_item
+@pytest.mark.parametrize("name", ITEMS)
 def test_cohorts_are_those_the_engine_draws(name):
     item = ITEMS[name]
     everybody = np.arange(item.num_clients)
