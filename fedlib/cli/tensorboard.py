@@ -28,7 +28,7 @@ def main(args: argparse.Namespace) -> None:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ConfigError("tensorboard is not installed: pip install tensorboard") from None
+        raise ConfigError("no tensorboard: .venv/bin/python -m pip install tensorboard") from None
     runs = Path(plan.path("results")) / "runs"
     folder = args.out or Path("tensorboard") / plan.folder
     for path in finished:
