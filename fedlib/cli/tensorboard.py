@@ -20,9 +20,7 @@ def main(args: argparse.Namespace) -> None:
     made = {path: seals.made(path) for path, _ in every if path.exists()}
     finished = [path for path, spec in every if getattr(made.get(path), "spec", None) == spec]
     if not finished:
-        raise ConfigError(
-            f"no training of {plan.folder} is finished; make demo, reduced or reproduce trains"
-        )
+        raise ConfigError(f"no training of {plan.folder} is finished; `make demo` and others train")
     from fedlib.results import RunResult  # takes half a second to import
 
     try:
