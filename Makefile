@@ -30,8 +30,7 @@ PIP   := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compil
 # lock: the pinned PyTorch. own: the PyTorch that you put into .venv, or that of PYTHON. It is remembered.
 TORCH ?= $(if $(wildcard $(VENV)/.own-torch),own,lock)
 STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements/main.lock | cut -d ' ' -f 1)
-# Extra packages for the same .venv: to send jobs to Slurm, to check the
-# container file, or to build the site.
+# Extra packages for the same .venv: to send jobs to Slurm, or to build the site.
 override extra_stamp = $(STAMP)-$(1)-$(shell cat requirements/$(1).lock 2>/dev/null | cksum | cut -d ' ' -f 1)
 SLURM_STAMP := $(call extra_stamp,slurm)
 DOCS_STAMP := $(call extra_stamp,docs)

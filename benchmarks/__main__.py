@@ -86,6 +86,7 @@ def arguments() -> argparse.Namespace:
     args.peers = chosen(parser, args.peers, PEERS)
     everybody = [*OWN, *args.peers]
     args.contenders = chosen(parser, args.contenders or ",".join(everybody), CONTENDERS)
+    args.peers = [peer for peer in PEERS if peer in args.contenders]  # to be installed
     args.cores = numbers(parser, args)
     for name in ("repeats", "seconds", "limit"):
         if getattr(args, name) <= 0:

@@ -28,7 +28,8 @@ run() {
 
 {
   "$python" -c 'import torch; print(torch.__version__, torch.cuda.is_available(), *map(torch.cuda.get_device_name, range(torch.cuda.device_count())))'
-  REAL_DEVICE=$device timeout "${TEST_SECONDS:-110}" "$python" -m pytest -v -n 6 -p no:cacheprovider tests/device 2>&1 |
+  "$python" -c 'import xdist' 2>/dev/null && side_by_side=(-n 6) # pytest alone makes one test after the other
+  REAL_DEVICE=$device timeout "${TEST_SECONDS:-110}" "$python" -m pytest -v "${side_by_side[@]}" -p no:cacheprovider tests/device 2>&1 |
     grep --line-buffered -E "FAILED|ERROR|passed|failed" # at once, as there may be no time for a summary
   say tests
   for name in "$@"; do run "$name"; done

@@ -21,7 +21,7 @@ class Clock:
         self.begin()
 
     def begin(self) -> None:
-        """Begin to warm up now: for those who have something to tune or to start first."""
+        """Begin to warm up now: each contender says so when its data and models are there."""
         self._begin = self._end = time.perf_counter()
         self._warm = None  # when counting began
 

@@ -54,7 +54,7 @@ def main() -> None:
 def trainings(kept: Path, further: Iterable[Path] = ()) -> Iterator[dict]:
     """The time of each training with a history, and FedAvg's work for it."""
     for pack in sorted(path.parent for path in kept.rglob(packs.ARCHIVE)):
-        with packs.opened(pack) as place:
+        with packs.unpack_runs(pack) as place:
             yield from _trainings(place / packs.RUNS, str(pack.parent.relative_to(kept)))
     for folder in further:
         yield from _trainings(folder / packs.RUNS, str(folder))

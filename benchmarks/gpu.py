@@ -44,7 +44,7 @@ def main() -> None:
         answers[key] = found
         print(f"{len(answers)}/{len(wanted)} {key}: {brief(found)}", flush=True)
         results = {"machine": about, "seconds": args.seconds, "answers": answers}
-        args.out.mkdir(exist_ok=True)
+        args.out.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(results, indent=1, sort_keys=True) + "\n")
         write_text(file.with_suffix(".md"), report(results))
 

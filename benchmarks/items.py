@@ -114,8 +114,8 @@ class _Federation:
 
 TRACED = ("loop", "traced")  # one by one on a CPU
 
-# Uneven as a pachinko or Dirichlet partition leaves them: the largest has about three times the
-# mean. Batch normalisation needs batches of two, so the clients of W3 are equal.
+# Uneven as a pachinko or Dirichlet partition leaves them: the largest has three to four times
+# the mean. Batch normalisation needs batches of two, so the clients of W3 are equal.
 _CNN = _Federation(
     {
         "model": "emnist_cnn",

@@ -166,8 +166,10 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def start(cores: int) -> dict:
     """From the start of a process to the gradient of its first batch; and what a table imports."""
     from benchmarks.contenders import ours
+    from fedlib.seals import spec_digest
     from fedlib.spec import Run
 
+    federation = ours.federation(ITEMS["W1a"])
     spec = (
         Run(
             federation="bench",
@@ -180,12 +182,12 @@ def start(cores: int) -> dict:
             local={"solver": "sgd", "lr": LR, "batch_size": 32},
             participation={"rate": 0.1},
         )
-        .spec(seed=0)
+        .spec(seed=0, data=spec_digest(federation.spec))
         .to_json()
     )
     with tempfile.TemporaryDirectory() as folder:
         file, manifest = Path(folder, "shards.h5"), Path(folder, "manifest.json")
-        ours.federation(ITEMS["W1a"]).save(file, manifest)
+        federation.save(file, manifest)
         outputs = {"--state": "state.pt", "--history": "history.h5", "--checkpoints": "kept"}
         options = [word for name, value in outputs.items() for word in (name, f"{folder}/{value}")]
         options += ["--spec", json.dumps(spec), "--shards", str(file), "--manifest", str(manifest)]

@@ -24,6 +24,7 @@ def run(item: Item, setting: str, cores: int, clock: Clock) -> None:
     modules = [models.plain(item).train() for _ in range(item.num_experts)]
     servers = [{n: v.clone() for n, v in m.state_dict().items()} for m in modules]
     pi = torch.full((item.num_clients, item.num_experts), 1 / item.num_experts)
+    clock.begin()
     number, more = 0, True
     while more:
         clients = item.clients(number)

@@ -5,6 +5,7 @@ every actor holds the whole data set once.
 """
 
 import functools
+import time
 
 from benchmarks.clock import Clock
 from benchmarks.items import ITEMS, SEED, Item
@@ -33,7 +34,8 @@ def run(item: Item, setting: str, cores: int, clock: Clock) -> None:
         torch.manual_seed(SEED)
         strategy = FedAvg(fraction_evaluate=0.0, weighted_by_key="num-examples")
         arrays = ArrayRecord(models.plain(item).state_dict())
-        nodes = sorted(grid.get_node_ids())
+        while len(nodes := sorted(grid.get_node_ids())) < item.num_clients:
+            time.sleep(0.1)  # they register one after the other
         clock.begin()
         number, more = 0, True
         while more:

@@ -102,6 +102,8 @@ def _simulate(item: Item, threads: int, clock: Clock | None) -> None:
             return more.item() == 0, Metrics()
 
     clients = FederatedDataset(dataset, CohortSampler(item), dict(enumerate(sizes.tolist())))
+    if clock:
+        clock.begin()
     FederatedAveraging().run(
         algorithm_params=NNAlgorithmParams(
             central_num_iterations=ROUNDS,

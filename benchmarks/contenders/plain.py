@@ -19,6 +19,7 @@ def run(item: Item, setting: str, cores: int, clock: Clock) -> None:
     x, y = map(torch.from_numpy, item.data())
     sizes, offsets = item.sizes(), item.offsets()
     server = {name: value.clone() for name, value in module.state_dict().items()}
+    clock.begin()
     number, more = 0, True
     while more:
         clients = item.clients(number)

@@ -78,7 +78,7 @@ def to_rst(app, what: str, name: str, obj: object, options: dict, lines: list[st
     if what == "module":
         text = re.sub(r"^  (?=\S)", "", "\n".join(lines), flags=re.M)
         text = re.sub(r"\n\n(?=    )", "\n\n::\n\n", text)
-        text = re.sub(r"^([A-Z][a-z]+(?: code)?): ", r"\n**\1:** ", text, flags=re.M)
+        text = re.sub(r"^(Source|Official code|Deviation): ", r"\n**\1:** ", text, flags=re.M)
         lines[:] = text.splitlines()
 
 

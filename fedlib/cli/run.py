@@ -16,6 +16,8 @@ from fedlib.workflow import command, console, gpu, preflight, remarks
 from fedlib.workflow.plan import Plan
 
 SNAKEMAKE = (sys.executable, "-m", "fedlib.workflow.console")
+# Options with which jobs may run on other machines, whose GPUs this one does not know.
+ELSEWHERE = ("--executor", "-e", "--workflow-profile", "--profile")
 
 
 def main(args: argparse.Namespace) -> None:
@@ -39,7 +41,8 @@ def _run(args: argparse.Namespace, plan: Plan) -> None:
     """Run the steps."""
     # If Python must not write compiled files, every job would compile the modules again.
     compileall.compile_dir(ROOT / "fedlib", quiet=2)
-    if (device := gpu.settled(plan.config["device"])) != plan.config["device"]:
+    here = not any(word.startswith(ELSEWHERE) for word in args.options)
+    if here and (device := gpu.settled(plan.config["device"])) != plan.config["device"]:
         args.config = [*args.config, f"device={device}"]
         plan = arguments.plan(args)
     *first, last = steps(args, plan)

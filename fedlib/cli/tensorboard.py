@@ -20,15 +20,13 @@ def main(args: argparse.Namespace) -> None:
     made = {path: seals.made(path) for path, _ in every if path.exists()}
     finished = [path for path, spec in every if getattr(made.get(path), "spec", None) == spec]
     if not finished:
-        raise ConfigError(
-            f"no training of {plan.folder} is finished; make demo, reduced or reproduce trains"
-        )
+        raise ConfigError(f"no training of {plan.folder} is finished; `make demo` and others train")
     from fedlib.results import RunResult  # takes half a second to import
 
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ConfigError("tensorboard is not installed: pip install tensorboard") from None
+        raise ConfigError("no tensorboard: .venv/bin/python -m pip install tensorboard") from None
     runs = Path(plan.path("results")) / "runs"
     folder = args.out or Path("tensorboard") / plan.folder
     for path in finished:

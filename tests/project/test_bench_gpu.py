@@ -67,3 +67,8 @@ def test_it_stops_when_the_time_is_up_and_goes_on_with_what_is_left(monkeypatch,
     assert "left" not in told and "rate/W2b/loop" not in told  # it was there
     (page,) = tmp_path.glob("*.md")
     assert "| graphs, float32 | 1 | 1.00 | 1,000.0 ms | - |" in page.read_text()
+
+
+def test_a_simulator_that_is_named_as_a_contender_is_installed(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--contenders", "ours,pfl"])
+    assert gpu.bench.arguments().peers == ["pfl"]

@@ -6,14 +6,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from support import only_in_ci
 
-from benchmarks import models, page
+from benchmarks import factors, micro, models, page
 from benchmarks.contenders import CONTENDERS
 from benchmarks.items import ITEMS
 from fedlib.engine.participation import sample
 from fedlib.workflow.provenance import ROOT
-
-every_item = pytest.mark.parametrize("name", ITEMS)
 
 
 class Turns:
@@ -23,7 +22,7 @@ class Turns:
         self.rounds, self.samples = rounds, []
 
     def begin(self):
-        pass
+        self.begun_before = len(self.samples)
 
     def tick(self, samples):
         self.samples.append(samples)
@@ -38,7 +37,7 @@ def tiny(name):
 # -- work items ---------------------------------------------------------------------------
 
 
-@every_item
+@pytest.mark.parametrize("name", ITEMS)
 def test_cohorts_are_those_the_engine_draws(name):
     item = ITEMS[name]
     everybody = np.arange(item.num_clients)
@@ -80,18 +79,27 @@ def test_a_contender_trains_the_cohorts_of_the_item(contender, name):
     options = {"pfedmm": True} if who == "pfedmm" else {}
     CONTENDERS[who].load().run(item, setting, 1, turns, **options)
     torch.set_num_threads(threads)
+    assert turns.begun_before == 0  # so that starting is no part of warming up
     assert turns.samples == [int(item.sizes()[item.clients(n)].sum()) for n in range(3)]
+
+
+@only_in_ci  # eight seconds
+def test_a_job_of_its_own_takes_its_first_step_and_a_table_needs_no_pytorch():
+    first, _, imported = micro.start(1).values()
+    assert first["value"] > 0 == imported["value"]
+
+
+def test_factors_are_derived_from_kept_trainings():
+    found = [*factors.trainings(ROOT / "docs/results/adaptive_experts/full/local")]
+    assert [x["method"] for x in found] == ["local_experts"] * 5 and found[0]["train"] > 1
 
 
 # -- documents ----------------------------------------------------------------------------
 
 
 def test_the_readme_has_the_goals_of_the_result_files():
-    known = {
-        file.stem: json.loads(file.read_text())
-        for file in (ROOT / "benchmarks/results").glob("*.json")
-        if file.stem in page.SIDE_BY_SIDE
-    }
+    results = ROOT / "benchmarks/results"
+    known = {x: json.loads((results / f"{x}.json").read_text()) for x in page.SIDE_BY_SIDE}
     text = (ROOT / "benchmarks/README.md").read_text()
     assert page.renewed(text, known) == text
     assert "| W2c | rate / best peer | 1.3 | **1.59** (pfl/threads) |" in text

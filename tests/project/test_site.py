@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+import fedlib
 from fedlib.workflow.provenance import ROOT
 
 PAGES = ("*.md", "docs/*.md", "docs/*/README.md", "docs/site/*.rst", "benchmarks/README.md")
@@ -20,6 +21,11 @@ def test_every_document_is_in_the_navigation():
     files = [file.relative_to(ROOT) for pattern in PAGES for file in ROOT.glob(pattern)]
     pages = {file.with_suffix("").as_posix() for file in files} - {"README"}  # the front page
     assert sorted(re.findall(r"^[\w/-]+$", navigation, re.MULTILINE)) == sorted(pages)
+
+
+def test_the_reference_has_every_public_name():
+    page = (ROOT / "docs/site/reference.rst").read_text(encoding="utf-8")
+    assert [name for name in fedlib.__all__ if f"fedlib.{name}" not in page] == []
 
 
 def test_the_notebook_is_the_tutorial_whose_code_a_test_runs():
@@ -34,15 +40,12 @@ def test_the_notebook_is_the_tutorial_whose_code_a_test_runs():
 def test_the_site_is_built_without_a_warning(tmp_path):
     # A warning is a link that leads nowhere, or a page that is not in the navigation.
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "-c", "docs/site", ".", str(tmp_path)]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    page = (tmp_path / "docs/site/all_methods.html").read_text(encoding="utf-8")
-    assert "fedlib.methods.fedem.FedEM" in page
-    front = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert "url=README.html" in front
+    for page, has in {
+        "docs/site/all_methods": "fedlib.methods.fedem.FedEM",
+        "docs/site/reference": "fedlib.Result.accuracy",
+        "index": "url=README.html",
+    }.items():
+        assert has in (tmp_path / f"{page}.html").read_text(encoding="utf-8"), page

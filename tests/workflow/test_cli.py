@@ -114,14 +114,15 @@ def test_an_interrupted_step_says_that_the_same_command_goes_on(capsys):
     assert "the same command goes on" in capsys.readouterr().err
 
 
-def test_snakemake_is_told_of_a_gpu_that_cannot_be_used(monkeypatch):
-    args, steps = read("demo"), []
+def test_snakemake_is_told_of_a_gpu_that_cannot_be_used_if_jobs_run_here(monkeypatch):
     monkeypatch.setattr(run, "tell", lambda lines: None)
     monkeypatch.setattr(run.remarks, "count_clients", lambda plan: [])
     monkeypatch.setattr(run.gpu, "settled", lambda wanted: "cpu")
-    monkeypatch.setattr(run, "start", steps.append)
-    run._run(args, arguments.plan(args))
-    assert steps and all("device=cpu" in step for step in steps)
+    for options, told in {"": True, "--workflow-profile profiles/slurm": False}.items():
+        args, steps = read("demo", ARGS=options), []
+        monkeypatch.setattr(run, "start", steps.append)
+        run._run(args, arguments.plan(args))
+        assert steps and all(("device=cpu" in step) is told for step in steps)
 
 
 def test_other_targets_are_commands_at_scale_about_what_is_named():

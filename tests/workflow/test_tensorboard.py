@@ -57,9 +57,8 @@ def test_every_finished_training_has_its_curves(command, tmp_path):
         run()
     replace(history, spec=right, provenance=history.provenance | made).save(path)
     [(folder, calls)] = run().items()
-    assert folder == str(
-        tmp_path / "events" / first.paper / first.federation / first.label / "seed3"
-    )
+    place = f"events/{first.paper}/{first.federation}/{first.label}/seed3"
+    assert folder == str(tmp_path / place)
     found = {(name, int(number)): value for name, value, number in calls}
     for view, scores in history.scores.items():
         for i, number in enumerate(history.round):
