@@ -59,10 +59,10 @@ def add_navigation(app, page: str, source: list[str]) -> None:
     for anchor in re.findall(r'<a id="([^"]+)"></a>', source[0]):
         source[0] = source[0].replace(f"](#{anchor})", f"](#{here}-{anchor})")
     source[0] = re.sub(r'^(#+) <a id="([^"]+)"></a>', rf"({here}-\2)=\n\1 ", source[0], flags=re.M)
-    there = str(folder.relative_to(ROOT)).replace("/", "-")
+    there = Path(page).parent
     source[0] = re.sub(
-        r"\]\(((?:[\w-]+/)*)REPORT\.md#",
-        lambda link: f"](#{there}-{link[1].replace('/', '-')}REPORT-",
+        r"\]\(((?:[\w-]+/)*REPORT)\.md#",
+        lambda link: f"](#{str(there / link[1]).replace('/', '-')}-",
         source[0],
     )
 
