@@ -82,6 +82,12 @@ def test_numbers_whose_names_are_exchanged_are_also_compared_with_the_other_name
     assert pairs.exchanged(papers["fedmix"]).empty
 
 
+def test_core_hours_are_of_the_seeds_that_recorded_them():
+    spent = {"wall_seconds": 1, "cpu_seconds": 3600, "memory_bytes": 1}
+    seeds = [[{"cpu": "Xeon", "spent": spent}] * 2, [{"cpu": "EPYC"}] * 2]
+    assert pairs._spent(seeds) == ("Xeon, EPYC", 2)
+
+
 def test_the_page_has_ours_beside_what_is_published():
     ours = CELL | OURS | {"row": "pFedMM", "federation": "emnist", "run": "pfedmm"}
     both = pd.DataFrame([CELL, ours])
