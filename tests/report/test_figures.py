@@ -285,11 +285,14 @@ def test_a_note_says_whose_curves_show_what_validation_has_chosen():
             ("b", "As in the code", "fedmoe", {"keep": "last"}),
             ("c", "CentMoE", "centmoe", {}),
             ("d", "FedAvg", "fedavg", {}),
+            ("e", "IFCA", "ifca", {"stop_every": 5}),
         )
     ]
-    told = curves.checks_note(made_up.read({"runs": runs}))
+    told = curves.checks_note(made_up.read({"runs": runs[:4]}))
     assert told == "Fed-MoE; CentMoE: each point shows the state that validation has chosen so far."
-    assert curves.checks_note(made_up.read({"runs": runs[3:]})) == ""
+    both = curves.checks_note(made_up.read({"runs": runs}))
+    assert both.startswith(f"{told} IFCA: each point") and "every 5 rounds" in both
+    assert curves.checks_note(made_up.read({"runs": runs[3:4]})) == ""
 
 
 def test_a_published_curve_of_a_run_that_is_not_shown_has_its_methods_title():
