@@ -18,6 +18,7 @@ from fedlib.report.figures import (
     canvas,
     cost_to_target,
     curves,
+    gradient_divergence,
     protocol_sweep,
     regret,
     saving,
@@ -293,6 +294,12 @@ def test_a_note_says_whose_curves_show_what_validation_has_chosen():
     both = curves.checks_note(made_up.read({"runs": runs}))
     assert both.startswith(f"{told} IFCA: each point") and "every 5 rounds" in both
     assert curves.checks_note(made_up.read({"runs": runs[3:4]})) == ""
+
+
+def test_a_window_of_rounds_has_as_many_rounds_however_rarely_they_are_recorded():
+    rows = pd.DataFrame({"federation": "f", "label": "a", "seed": 1, "round": [1, 4, 7, 7]})
+    shown = gradient_divergence._windowed(rows.assign(value=[1.0, 2.0, 4.0, 6.0]), window=4)
+    assert dict(zip(shown["round"], shown["mean"], strict=True)) == {1: 1, 4: 1.5, 7: 3.5}
 
 
 def test_a_published_curve_of_a_run_that_is_not_shown_has_its_methods_title():
