@@ -18,6 +18,7 @@ from fedlib.report.figures import (
     canvas,
     cost_to_target,
     curves,
+    expert_weights,
     gradient_divergence,
     protocol_sweep,
     regret,
@@ -300,6 +301,12 @@ def test_a_window_of_rounds_has_as_many_rounds_however_rarely_they_are_recorded(
     rows = pd.DataFrame({"federation": "f", "label": "a", "seed": 1, "round": [1, 4, 7, 7]})
     shown = gradient_divergence._windowed(rows.assign(value=[1.0, 2.0, 4.0, 6.0]), window=4)
     assert dict(zip(shown["round"], shown["mean"], strict=True)) == {1: 1, 4: 1.5, 7: 3.5}
+
+
+def test_a_run_has_no_column_of_classes_that_only_other_runs_have():
+    weights = [0.5, np.nan, 0.4, np.nan]  # no client has an example of 1
+    clients = pd.DataFrame({f"local_weights_{n}": [x] for n, x in enumerate(weights)})
+    assert str(expert_weights._by_class(clients)) == "[[0.5 nan 0.4]]"
 
 
 def test_a_published_curve_of_a_run_that_is_not_shown_has_its_methods_title():

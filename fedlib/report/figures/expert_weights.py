@@ -43,13 +43,16 @@ def draw(given: Inputs) -> Figure:
 def _by_class(clients: pd.DataFrame) -> np.ndarray:
     """Mean weights on test examples of each class, NaN where a client has none -> [C, L]
 
+    Up to the last class that any client has: those after it may be of other runs' data.
+
     Raises:
       DataError: if no client has any.
     """
     values = clients[diagnostics.numbered(clients, "local_weights")]
-    if not values.notna().any(axis=None):
+    there = values.columns[values.notna().any()]
+    if there.empty:
         raise DataError(f"the run has no local_weights_0, ...; {diagnostics.ADVICE}")
-    return values.to_numpy()
+    return values.loc[:, : there[-1]].to_numpy()
 
 
 def draw_histogram(axes: Axes, counts: np.ndarray, color: str) -> None:
