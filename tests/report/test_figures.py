@@ -309,6 +309,11 @@ def test_a_run_has_no_column_of_classes_that_only_other_runs_have():
     assert str(expert_weights._by_class(clients)) == "[[0.5 nan 0.4]]"
 
 
+def test_more_than_ten_experts_or_data_sets_have_colours_of_their_own():
+    assert style.palette(10) == style.PALETTE
+    assert len({*style.palette(24)}) == 24
+
+
 def test_a_published_curve_of_a_run_that_is_not_shown_has_its_methods_title():
     row = {"rms": 0.1, "nearest": "fedavg-plus", "nearest_rms": 0.01}
     assert accuracy_over_rounds._far_text(row, {}) == "10.0 (that of FedAvg+ 1.0)"
