@@ -3,7 +3,7 @@
 In a row with "pick" every client picks by its own validation accuracy, never by test examples.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -13,6 +13,7 @@ from fedlib.report.inputs import Inputs
 from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.report.metrics.tidy import TRAFFIC
 from fedlib.spec import Data
+from fedlib.spec.worlds import rows_left
 
 COSTS = ("bytes", "flops", "personal_flops")
 
@@ -51,21 +52,13 @@ class Choice(NamedTuple):
         return self.row.get("protocol", PRIMARY.protocol)
 
 
-def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
+def choices(given: Inputs, rows: Sequence[Mapping]) -> list[Choice]:
     """A choice for each federation and row of the exhibit that ran on it, in order."""
-    found = []
-    for federation in given.exhibit.federations:
-        there = {run.label for run in exhibits.runs_of(given.exhibit, federation.name)}
-        taken: list[str] = []  # labels of the rows above
-        for row in rows:
-            labels = [label for label in row["labels"] if label in there]
-            if row.get("pick"):
-                picked = [label for label in taken if label in labels]
-                labels = picked if len(picked) == len(row["labels"]) else []
-            if labels:
-                found.append(Choice(federation, row, labels))
-                taken += [] if row.get("pick") else labels
-    return found
+    return [
+        Choice(federation, row, row["labels"])
+        for federation in given.exhibit.federations
+        for row in rows_left(rows, exhibits.runs_of(given.exhibit, federation.name))
+    ]
 
 
 def rows_of(given: Inputs, choice: Choice, **where: str) -> pd.DataFrame:
