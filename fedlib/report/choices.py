@@ -11,7 +11,6 @@ import pandas as pd
 from fedlib.report import exhibits
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics.definitions import PRIMARY
-from fedlib.report.metrics.tidy import TRAFFIC
 from fedlib.spec import Data
 from fedlib.spec.worlds import rows_left
 
@@ -88,8 +87,6 @@ def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFra
 
 def costs(given: Inputs, choice: Choice) -> dict[str, float]:
     """Bytes and FLOPs of training, with personal training; summed over runs where clients pick."""
-    rows = exhibits.pick(given.rows_on[choice.federation.name], at="last", **TRAFFIC._asdict())
-    rows = rows[rows["label"].isin(choice.labels) & rows["metric"].isin(COSTS)]
-    found = rows.groupby(["label", "metric"])["value"].mean().groupby("metric").sum()
-    personal = found.get("personal_flops", 0.0)
-    return {"bytes": found.get("bytes", 0.0), "flops": found.get("flops", float("nan")) + personal}
+    runs = [(choice.federation.name, label) for label in choice.labels]
+    found = given.costs.reindex(runs, columns=COSTS).sum(min_count=1)
+    return {"bytes": found["bytes"], "flops": found["flops"] + found.fillna(0)["personal_flops"]}
