@@ -147,11 +147,10 @@ def first_seed_note(exhibit: ExhibitSpec, why: str = "") -> str:
     return f"Seed {exhibit.seeds[0]} only{': ' * bool(why)}{why}."
 
 
-def by_run(exhibit: ExhibitSpec, each: int = 1) -> list[str]:
-    """A title for each of an exhibit's runs, repeated `each` times: "FedAvg, EMNIST"."""
+def by_run(exhibit: ExhibitSpec) -> list[str]:
+    """A title for each of an exhibit's runs: "FedAvg, EMNIST"."""
     where = {federation.name: federation.title for federation in exhibit.federations}
-    titles = [f"{run.title}, {where[run.federation]}" for run in exhibit.runs]
-    return [title for title in titles for _ in range(each)]
+    return [f"{run.title}, {where[run.federation]}" for run in exhibit.runs]
 
 
 def spread_text(exhibit: ExhibitSpec, what: str) -> str:

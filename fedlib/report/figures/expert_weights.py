@@ -22,7 +22,7 @@ def draw(given: Inputs) -> Figure:
       DataError: if the clients of a run have no gate weights.
     """
     exhibit = given.exhibit
-    figure, grid = canvas.panels(canvas.by_run(exhibit, 2), columns=2)
+    figure, grid = canvas.panels(np.repeat(canvas.by_run(exhibit), 2).tolist(), columns=2)
     for run, histogram, by_class in zip(exhibit.runs, grid[::2], grid[1::2], strict=True):
         mine = diagnostics.of_seed(given, run, exhibit.seeds[0])
         look = style.method_look(run.method)

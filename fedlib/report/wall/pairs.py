@@ -23,10 +23,8 @@ NUMBERS = (printed.ROW, "published", "reproduced", "difference", "seeds")
 # Of ours: name of the data, of what is measured; whether the images are those of EMNIST's test
 # split alone; the pack.
 MORE = ("data", "measured", "is_split", "pack")
-NONE = pd.DataFrame(
-    {name: pd.Series(dtype="object") for name in (*TEXTS, *MORE)}
-    | {name: pd.Series(dtype="float64") for name in NUMBERS}
-)
+NONE = pd.DataFrame(columns=[*TEXTS, *MORE, *NUMBERS], dtype=object)
+NONE = NONE.astype(dict.fromkeys(NUMBERS, float))
 
 
 def published(file: Path) -> pd.DataFrame:
