@@ -111,9 +111,8 @@ def test_heads_have_what_tells_the_numbers_of_a_source_apart():
     three = [CELL | {"exhibit": f"table2-m{m}", "row": "FedAvg"} for m in (10, 50)]
     assert page.grid(pd.DataFrame(three)).startswith("|        | m10   | m50   |")
     two = [CELL, CELL | {"dataset": "cifar10", "metric": "f1"}]
-    assert page.grid(pd.DataFrame(two)).startswith(
-        "|        | emnist, accuracy   | cifar10, f1   |"
-    )
+    heads = "|        | emnist, accuracy   | cifar10, f1   |"
+    assert page.grid(pd.DataFrame(two)).startswith(heads)
 
 
 def test_the_picture_has_a_point_for_each_number_and_names_those_that_are_off(tmp_path):
@@ -130,11 +129,9 @@ def test_the_picture_has_a_point_for_each_number_and_names_those_that_are_off(tm
 
 def test_names_of_points_side_by_side_do_not_lie_on_each_other(monkeypatch):
     off = [OURS | {"difference": -0.1, "reproduced": 0.7 + 0.001 * number} for number in (0, 1)]
-    names = [
-        {"title": "One", "published": 0.8},
-        {"title": "Another", "published": 0.806, "measured": "Mean"},
-    ]
-    run = pd.DataFrame([CELL | point | name for point, name in zip(off, names, strict=True)])
+    one = {"title": "One", "published": 0.8}
+    other = {"title": "Another", "published": 0.806, "measured": "Mean"}
+    run = pd.DataFrame([CELL | off[0] | one, CELL | off[1] | other])
     drawn = []
     monkeypatch.setattr(page.saving, "save", lambda figure, *files: drawn.append(figure))
     page.draw(run)
@@ -164,11 +161,11 @@ def test_what_was_estimated_here_replaces_older_estimates_and_nothing_else(tmp_p
     seals.write_json(tmp_path / "estimates.json", {"machine": "new", "runs": run})
     plan = Plan({"scale": "full", "papers": ["fedmix"]})
     path = plan.path
-    monkeypatch.setattr(
-        plan,
-        "path",
-        lambda name, **x: tmp_path / "estimates.json" if name == "estimates" else path(name, **x),
-    )
+
+    def here(name, **job):
+        return tmp_path / "estimates.json" if name == "estimates" else path(name, **job)
+
+    monkeypatch.setattr(plan, "path", here)
     found = wall.costs_of(plan, file)
     assert found[["hours", "gb", "machine"]].values.tolist() == [[1, 2, "new"], [9, 9, "old"]]
 
