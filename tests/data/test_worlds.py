@@ -53,11 +53,9 @@ def fitted(made, rows):
 
 def test_clients_of_a_cluster_have_the_same_concept_and_others_another():
     made = world("clusters", num_clients=9, train_examples=2000)
-    rules = {}
-    for client in range(made.num_clients):
-        theta = fitted(made, made.train.of(client))
-        rules[client] = theta / np.linalg.norm(theta)
-    same = np.array([[rules[a] @ rules[b] for b in rules] for a in rules]) > 0.99
+    found = [fitted(made, made.train.of(client)) for client in range(made.num_clients)]
+    rules = np.array([theta / np.linalg.norm(theta) for theta in found])
+    same = rules @ rules.T > 0.99
     assert np.array_equal(same, made.cluster[:, None] == made.cluster)
     assert len(set(made.cluster)) == 3
 

@@ -71,9 +71,8 @@ def by_federation(
     exhibit: ExhibitSpec, xlabel: str, ylabel: str
 ) -> tuple[Figure, list[tuple[Axes, Data]]]:
     """`panels` for an exhibit's federations, each panel with its federation."""
-    federations = exhibit.federations
-    figure, grid = panels([federation.title for federation in federations], xlabel, ylabel)
-    return figure, list(zip(grid, federations, strict=True))
+    figure, grid = panels([one.title for one in exhibit.federations], xlabel, ylabel)
+    return figure, list(zip(grid, exhibit.federations, strict=True))
 
 
 def finish(figure: Figure, exhibit: ExhibitSpec, handles: list, *sentences: str) -> Figure:

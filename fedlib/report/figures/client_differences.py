@@ -27,8 +27,7 @@ def draw(given: Inputs) -> Figure:
         mine = exhibits.pick(shown, federation=federation.name)
         runs = {run.label: run for run in exhibits.runs_of(exhibit, federation.name)}
         other, values = differences(mine, of)
-        look = style.method_look(runs[of].method)
-        _draw_bars(axes, values, look.color)
+        _draw_bars(axes, values, style.method_look(runs[of].method).color)
         one = mine[mine["client"].isin(values.columns)].drop_duplicates("client")
         canvas.name_clients(axes, diagnostics.names(one.sort_values("client")))
         title = f"{federation.title}\nbest other: {runs[other].title}"

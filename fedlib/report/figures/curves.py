@@ -49,9 +49,8 @@ def over_rounds(given: Inputs) -> pd.DataFrame:
     shown = given.kind
     view = {"group": shown.group, "protocol": shown.protocol, "split": shown.split}
     mine = exhibits.pick(given.rows, at="round", metric=shown.metric, **view)
-    found = set(zip(mine["federation"], mine["label"], strict=True))
     for run in given.exhibit.runs:
-        if (run.federation, run.label) not in found:
+        if exhibits.of_run(mine, run).empty:
             raise DataError(
                 f"{exhibits.name(run)} was not evaluated with the protocol {shown.protocol!r} on "
                 f"{shown.split} examples during training; its `curves` name the protocols that are"

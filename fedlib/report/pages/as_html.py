@@ -36,7 +36,6 @@ def page(content: Report) -> str:
         content=content,
         contents=contents,
         findings=findings,
-        verdicts=contents.VERDICTS,
         home=(Path("../..") / os.path.relpath(ROOT)).as_posix(),  # from results/FOLDER
     )
 
