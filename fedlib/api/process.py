@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 
@@ -22,13 +23,10 @@ def plain() -> Iterator[None]:
             f"PyTorch's defaults must be torch.float32 on cpu during a call, got {found}; device= "
             "and model.float() choose for fedlib"
         )
-    with contextlib.ExitStack() as stack:
-        for kind in ("cpu", "cuda"):
-            # A cache of cast weights would outlive the steps that change them, as it is emptied
-            # at the end of the outermost block: this one, around any in the forward of a model.
-            stack.enter_context(torch.autocast(kind, enabled=False, cache_enabled=False))
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
+    # A cache of cast weights would outlive the steps that change them, as it is emptied at the end
+    # of the outermost block: this one, around any in the forward of a model.
+    uncast = partial(torch.autocast, enabled=False, cache_enabled=False)
+    with uncast("cpu"), uncast("cuda"), torch.inference_mode(False), torch.enable_grad():
         yield
 
 

@@ -3,7 +3,7 @@
 In a row with "pick" every client picks by its own validation accuracy, never by test examples.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -11,8 +11,8 @@ import pandas as pd
 from fedlib.report import exhibits
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics.definitions import PRIMARY
-from fedlib.report.metrics.tidy import TRAFFIC
 from fedlib.spec import Data
+from fedlib.spec.worlds import rows_left
 
 COSTS = ("bytes", "flops", "personal_flops")
 
@@ -51,21 +51,13 @@ class Choice(NamedTuple):
         return self.row.get("protocol", PRIMARY.protocol)
 
 
-def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
+def choices(given: Inputs, rows: Sequence[Mapping]) -> list[Choice]:
     """A choice for each federation and row of the exhibit that ran on it, in order."""
-    found = []
-    for federation in given.exhibit.federations:
-        there = {run.label for run in exhibits.runs_of(given.exhibit, federation.name)}
-        taken: list[str] = []  # labels of the rows above
-        for row in rows:
-            labels = [label for label in row["labels"] if label in there]
-            if row.get("pick"):
-                picked = [label for label in taken if label in labels]
-                labels = picked if len(picked) == len(row["labels"]) else []
-            if labels:
-                found.append(Choice(federation, row, labels))
-                taken += [] if row.get("pick") else labels
-    return found
+    return [
+        Choice(federation, row, row["labels"])
+        for federation in given.exhibit.federations
+        for row in rows_left(rows, exhibits.runs_of(given.exhibit, federation.name))
+    ]
 
 
 def rows_of(given: Inputs, choice: Choice, **where: str) -> pd.DataFrame:
@@ -95,8 +87,6 @@ def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFra
 
 def costs(given: Inputs, choice: Choice) -> dict[str, float]:
     """Bytes and FLOPs of training, with personal training; summed over runs where clients pick."""
-    rows = exhibits.pick(given.rows_on[choice.federation.name], at="last", **TRAFFIC._asdict())
-    rows = rows[rows["label"].isin(choice.labels) & rows["metric"].isin(COSTS)]
-    found = rows.groupby(["label", "metric"])["value"].mean().groupby("metric").sum()
-    personal = found.get("personal_flops", 0.0)
-    return {"bytes": found.get("bytes", 0.0), "flops": found.get("flops", float("nan")) + personal}
+    runs = [(choice.federation.name, label) for label in choice.labels]
+    found = given.costs.reindex(runs, columns=COSTS).sum(min_count=1)
+    return {"bytes": found["bytes"], "flops": found["flops"] + found.fillna(0)["personal_flops"]}

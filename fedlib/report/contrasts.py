@@ -16,7 +16,7 @@ NUMBERS = (
 )
 
 
-def accuracies(given: Inputs, rows: Iterable[Mapping]) -> pd.DataFrame:
+def accuracies(given: Inputs, rows: Sequence[Mapping]) -> pd.DataFrame:
     """Mean test accuracy of the seen clients: columns federation, dataset, title, seed, value."""
     found = []
     for choice in choices(given, rows):
@@ -72,7 +72,7 @@ def all_contrasts(values: pd.DataFrame, of: Iterable[str], against: Sequence[str
     return pd.DataFrame(found, columns=["against", "title", *NUMBERS])
 
 
-def hurt(given: Inputs, rows: Iterable[Mapping], alone: str) -> pd.Series:
+def hurt(given: Inputs, rows: Sequence[Mapping], alone: str) -> pd.Series:
     """Share of clients hurt, mean over seeds, by federation and title.
 
     A client is hurt if its accuracy is below that of the title `alone` by more than a standard

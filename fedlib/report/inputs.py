@@ -90,6 +90,12 @@ class Inputs:
         return dict(iter(self.rows.groupby("federation")))
 
     @cached_property
+    def costs(self) -> pd.DataFrame:
+        """Costs after the last round, means over seeds, by federation and label."""
+        rows = exhibits.pick(self.rows, at="last", **TRAFFIC._asdict())
+        return rows.pivot_table("value", ["federation", "label"], "metric")
+
+    @cached_property
     def client_rows(self) -> pd.DataFrame:
         """The same rows of `clients`."""
         return exhibits.select(self.exhibit, self.clients)

@@ -50,5 +50,5 @@ MEASURES: dict[str, Measure] = {
     # Share of the clients whose expert is the commonest in their true cluster.
     "unity": _of_clusters(lambda chosen, cluster: recovery.purity(cluster, chosen)),
     "right_clusters": _of_clusters(recovery.num_right),
-    "experts_used": _of_clusters(lambda chosen, cluster: recovery.num_used(chosen)),
+    "experts_used": _of_clusters(lambda chosen, cluster: len(np.unique(chosen))),
 }

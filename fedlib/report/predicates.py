@@ -48,16 +48,12 @@ def verdict(
 
 
 def _margin(criterion: Criterion, terms: np.ndarray, published: np.ndarray, seeds: int) -> float:
-    by = criterion.by
+    falling = -terms if criterion.kind in ("ascending", "lowest") else terms
     match criterion.kind:
-        case "descending":
-            distances = terms[:-1] - terms[1:] - by
-        case "ascending":
-            distances = terms[1:] - terms[:-1] - by
-        case "highest":
-            distances = terms[0] - terms[1:] - by
-        case "lowest":
-            distances = terms[1:] - terms[0] - by
+        case "descending" | "ascending":
+            distances = falling[:-1] - falling[1:] - criterion.by
+        case "highest" | "lowest":
+            distances = falling[0] - falling[1:] - criterion.by
         case "between":
             distances = np.append(terms - criterion.at_least, criterion.at_most - terms)
         case "spread":

@@ -26,11 +26,6 @@ def purity(choice: np.ndarray, cluster: np.ndarray) -> float:
     return float(pd.crosstab(choice, cluster).max(axis="columns").sum() / len(choice))
 
 
-def num_used(choice: np.ndarray) -> int:
-    """Number of distinct experts that clients use: [C] -> 1 ... E"""
-    return len(np.unique(choice))
-
-
 def num_right(choice: np.ndarray, cluster: np.ndarray) -> int:
     """Number of true clusters whose clients all have one expert that no other client has.
 

@@ -15,6 +15,7 @@ server's work, also on its own data, and evaluation.
 import logging
 from collections import Counter
 from collections.abc import Callable, Container
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.backends import mha
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -171,8 +173,11 @@ class Counting(Loop):
     def _counted(self, fn: Callable, work: Work, *args) -> Any:
         if (work.data.federation.group[work.ids] >= len(CLIENTS)).any():
             return fn(work, *args)
-        # Stacked experts avoid torch's fused LSTM, which has no formula here, nor has attention.
-        with Operations() as counter, ambient.stacked_experts(True), sdpa_kernel(SDPBackend.MATH):
+        # Stacked experts avoid our fused LSTM; fused attention and blocks have no formulas here.
+        with Operations() as counter, ambient.stacked_experts(True), ExitStack() as after:
+            after.enter_context(sdpa_kernel(SDPBackend.MATH))
+            after.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
+            mha.set_fastpath_enabled(False)
             result = fn(work, *args)
         self.flops += counter.flops
         return result
@@ -190,8 +195,8 @@ class Operations(TorchDispatchMode):
     `torch.utils.flop_counter.FlopCounterMode` does the same with two differences: it imports the
     compilers of torch at its first use, which takes twice as long as most evaluations, and it
     ignores groups of channels, so its count for the weights' gradient of a depthwise convolution is
-    too large by a factor of the number of channels. Operators without a formula, such as fused
-    recurrences, count as 0.
+    too large by a factor of the number of channels. Torch's fused recurrences have formulas here;
+    other operators without a formula count as 0.
 
     Attributes:
       flops: operations so far.
@@ -229,7 +234,18 @@ def _formulas() -> dict[Any, Callable]:
         shapes, transposed, wanted = (x.shape, weight.shape, gradient.shape), args[4], args[-1]
         return sum(wanted[:2]) * flop_counter.conv_flop_count(*shapes, transposed=transposed)
 
-    return flop_counter.flop_registry | {torch.ops.aten.convolution_backward: backward}
+    def recurrence(passes: int, x, *weights, out_val: object) -> int:
+        """Every matrix of a fused recurrence, for each pass and each step of a sequence."""
+        given = weights[0] if isinstance(weights[0], list) else weights[:2]
+        return 2 * passes * x[..., 0].numel() * sum(w.numel() for w in given if w.dim() > 1)
+
+    forward, both = partial(recurrence, 1), partial(recurrence, 2)  # of inputs and weights
+    aten = torch.ops.aten
+    return flop_counter.flop_registry | {
+        aten.convolution_backward: backward,
+        **dict.fromkeys((aten.mkldnn_rnn_layer, aten._cudnn_rnn), forward),
+        **dict.fromkeys((aten.mkldnn_rnn_layer_backward, aten._cudnn_rnn_backward), both),
+    }
 
 
 def _smallest(simulation: Simulation, clients: np.ndarray, number: int) -> np.ndarray:

@@ -45,26 +45,24 @@ def test_no_other_rule_beats_the_optimum(name):
         assert 0.5 <= own.max(1).min() and made.optimum[client] > 0.7
 
 
+def fitted(made, rows):
+    """The linear rule of the log odds of some examples -> [F]"""
+    logit = np.log(made.truth[rows, 1] / made.truth[rows, 0])
+    return np.linalg.lstsq(made.x[rows], logit, rcond=None)[0]
+
+
 def test_clients_of_a_cluster_have_the_same_concept_and_others_another():
     made = world("clusters", num_clients=9, train_examples=2000)
-    rules = {}
-    for client in range(made.num_clients):
-        rows = made.train.of(client)
-        logit = np.log(made.truth[rows, 1] / made.truth[rows, 0])
-        theta, *_ = np.linalg.lstsq(made.x[rows], logit, rcond=None)
-        rules[client] = theta / np.linalg.norm(theta)
-    same = np.array([[rules[a] @ rules[b] for b in rules] for a in rules]) > 0.99
+    found = [fitted(made, made.train.of(client)) for client in range(made.num_clients)]
+    rules = np.array([theta / np.linalg.norm(theta) for theta in found])
+    same = rules @ rules.T > 0.99
     assert np.array_equal(same, made.cluster[:, None] == made.cluster)
     assert len(set(made.cluster)) == 3
 
 
 def test_heads_see_three_numbers_of_the_input():
     made = world("heads", num_clients=8, train_examples=500)
-    rules = []
-    for client in range(made.num_clients):
-        rows = made.train.of(client)
-        logit = np.log(made.truth[rows, 1] / made.truth[rows, 0])
-        rules.append(np.linalg.lstsq(made.x[rows], logit, rcond=None)[0])
+    rules = [fitted(made, made.train.of(client)) for client in range(made.num_clients)]
     sizes = np.linalg.svd(np.array(rules), compute_uv=False)
     assert sizes[2] > 0.5 and sizes[3] < 0.01
 
@@ -84,8 +82,7 @@ def test_a_region_is_where_its_coordinate_is_the_largest():
 @pytest.mark.parametrize("executor", ["loop", "batched"])
 def test_accuracy_is_expected_over_the_label(executor):
     made = world("one")
-    logit = np.log(made.truth[:, 1] / made.truth[:, 0])
-    theta = torch.from_numpy(np.linalg.lstsq(made.x, logit, rcond=None)[0]).double()
+    theta = torch.from_numpy(fitted(made, slice(None))).double()
     method = methods.load("fedavg")(task=LINEAR, local=sgd())
     cohort = cohort_of(LINEAR, made, executor=executor)
     for sign, expected in ((1, made.optimum), (-1, 1 - made.optimum)):

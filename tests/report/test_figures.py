@@ -18,6 +18,8 @@ from fedlib.report.figures import (
     canvas,
     cost_to_target,
     curves,
+    expert_weights,
+    gradient_divergence,
     protocol_sweep,
     regret,
     saving,
@@ -285,11 +287,31 @@ def test_a_note_says_whose_curves_show_what_validation_has_chosen():
             ("b", "As in the code", "fedmoe", {"keep": "last"}),
             ("c", "CentMoE", "centmoe", {}),
             ("d", "FedAvg", "fedavg", {}),
+            ("e", "IFCA", "ifca", {"stop_every": 5}),
         )
     ]
-    told = curves.checks_note(made_up.read({"runs": runs}))
+    told = curves.checks_note(made_up.read({"runs": runs[:4]}))
     assert told == "Fed-MoE; CentMoE: each point shows the state that validation has chosen so far."
-    assert curves.checks_note(made_up.read({"runs": runs[3:]})) == ""
+    both = curves.checks_note(made_up.read({"runs": runs}))
+    assert both.startswith(f"{told} IFCA: each point") and "every 5 rounds" in both
+    assert curves.checks_note(made_up.read({"runs": runs[3:4]})) == ""
+
+
+def test_a_window_of_rounds_has_as_many_rounds_however_rarely_they_are_recorded():
+    rows = pd.DataFrame({"federation": "f", "label": "a", "seed": 1, "round": [1, 4, 7, 7]})
+    shown = gradient_divergence._windowed(rows.assign(value=[1.0, 2.0, 4.0, 6.0]), window=4)
+    assert dict(zip(shown["round"], shown["mean"], strict=True)) == {1: 1, 4: 1.5, 7: 3.5}
+
+
+def test_a_run_has_no_column_of_classes_that_only_other_runs_have():
+    weights = [0.5, np.nan, 0.4, np.nan]  # no client has an example of 1
+    clients = pd.DataFrame({f"local_weights_{n}": [x] for n, x in enumerate(weights)})
+    assert str(expert_weights._by_class(clients)) == "[[0.5 nan 0.4]]"
+
+
+def test_more_than_ten_experts_or_data_sets_have_colours_of_their_own():
+    assert style.palette(10) == style.PALETTE
+    assert len({*style.palette(24)}) == 24
 
 
 def test_a_published_curve_of_a_run_that_is_not_shown_has_its_methods_title():

@@ -98,14 +98,9 @@ def test_a_loss_that_is_not_a_number_is_refused_with_its_view():
 
 
 def test_best_is_the_earliest_round_of_highest_accuracy_for_every_view():
-    history = result(
-        {
-            SEEN: made_up.scores([[0.1], [0.9], [0.9], [0.5]], count=[10]),
-            UNSEEN: made_up.scores([[0.1], [0.2], [0.3], [0.4]], count=[10]),
-        },
-        rounds=(0, 5, 10, 15),
-    )
-    rows = run_rows(history)
+    seen = made_up.scores([[0.1], [0.9], [0.9], [0.5]], count=[10])
+    unseen = made_up.scores([[0.1], [0.2], [0.3], [0.4]], count=[10])
+    rows = run_rows(result({SEEN: seen, UNSEEN: unseen}, rounds=(0, 5, 10, 15)))
     best = rows[rows["at"] == "best"]
     assert set(best["round"]) == {5}
     assert value(best, metric="accuracy", group="seen") == pytest.approx(0.9)
@@ -168,14 +163,9 @@ def test_cost_is_a_curve_and_flops_are_those_of_all_examples():
 
 def test_views_of_the_evaluation_alone_have_only_a_last_value():
     history = result({SEEN: made_up.scores([[0.1], [0.2]], count=[10])}, (0, 1))
-    evaluation = result(
-        {
-            SEEN: made_up.scores([[0.2]], count=[10]),
-            View("unseen", "fresh", "test"): made_up.scores([[0.3]], count=[10]),
-        },
-        (1,),
-    )
-    rows = run_rows(history, evaluation)
+    seen, unseen = (made_up.scores([[x]], count=[10]) for x in (0.2, 0.3))
+    final = {SEEN: seen, View("unseen", "fresh", "test"): unseen}
+    rows = run_rows(history, result(final, (1,)))
     fresh = rows[rows["protocol"] == "fresh"]
     assert set(fresh["at"]) == {"last"} and set(fresh["round"]) == {1}
     assert value(rows, at="last", group="seen", metric="accuracy") == pytest.approx(0.2)

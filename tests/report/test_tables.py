@@ -181,10 +181,13 @@ def test_a_client_without_test_examples_is_in_no_share_of_clients():
         return history, made_up.evaluation(history)
 
     rows = [{"title": x, "labels": [x]} for x in ("local", "fedavg")]
+    pick = {"title": "Pick", "labels": ["local", "fedavg"], "pick": True}
     tables = made_up.collect(exhibit, make)
-    found = made_up.build("standings", exhibit, *tables, rows=rows, alone="local").numbers
+    sheet = made_up.build("standings", exhibit, *tables, rows=[*rows, pick], alone="local")
+    found = sheet.numbers[:2]
     assert found["worst_tenth"].tolist() == pytest.approx([0.5, 0.1])  # of nineteen, one
     assert found["hurt"].tolist() == pytest.approx([0, 9 / 19])
+    assert any(note.endswith("where clients pick, of both runs.") for note in sheet.notes)
 
 
 def test_best_of_several_needs_all_of_them():

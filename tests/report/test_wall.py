@@ -82,6 +82,12 @@ def test_numbers_whose_names_are_exchanged_are_also_compared_with_the_other_name
     assert pairs.exchanged(papers["fedmix"]).empty
 
 
+def test_core_hours_are_of_the_seeds_that_recorded_them():
+    spent = {"wall_seconds": 1, "cpu_seconds": 3600, "memory_bytes": 1}
+    seeds = [[{"cpu": "Xeon", "spent": spent}] * 2, [{"cpu": "EPYC"}] * 2]
+    assert pairs._spent(seeds) == ("Xeon, EPYC", 2)
+
+
 def test_the_page_has_ours_beside_what_is_published():
     ours = CELL | OURS | {"row": "pFedMM", "federation": "emnist", "run": "pfedmm"}
     both = pd.DataFrame([CELL, ours])
@@ -105,9 +111,8 @@ def test_heads_have_what_tells_the_numbers_of_a_source_apart():
     three = [CELL | {"exhibit": f"table2-m{m}", "row": "FedAvg"} for m in (10, 50)]
     assert page.grid(pd.DataFrame(three)).startswith("|        | m10   | m50   |")
     two = [CELL, CELL | {"dataset": "cifar10", "metric": "f1"}]
-    assert page.grid(pd.DataFrame(two)).startswith(
-        "|        | emnist, accuracy   | cifar10, f1   |"
-    )
+    heads = "|        | emnist, accuracy   | cifar10, f1   |"
+    assert page.grid(pd.DataFrame(two)).startswith(heads)
 
 
 def test_the_picture_has_a_point_for_each_number_and_names_those_that_are_off(tmp_path):
@@ -124,11 +129,9 @@ def test_the_picture_has_a_point_for_each_number_and_names_those_that_are_off(tm
 
 def test_names_of_points_side_by_side_do_not_lie_on_each_other(monkeypatch):
     off = [OURS | {"difference": -0.1, "reproduced": 0.7 + 0.001 * number} for number in (0, 1)]
-    names = [
-        {"title": "One", "published": 0.8},
-        {"title": "Another", "published": 0.806, "measured": "Mean"},
-    ]
-    run = pd.DataFrame([CELL | point | name for point, name in zip(off, names, strict=True)])
+    one = {"title": "One", "published": 0.8}
+    other = {"title": "Another", "published": 0.806, "measured": "Mean"}
+    run = pd.DataFrame([CELL | off[0] | one, CELL | off[1] | other])
     drawn = []
     monkeypatch.setattr(page.saving, "save", lambda figure, *files: drawn.append(figure))
     page.draw(run)

@@ -218,6 +218,31 @@ def test_fused_attention_is_counted():
     assert measured(small("fedavg", build)) == STEP + 3 * 2 * HIDDEN
 
 
+class Recurrent(nn.LSTM):
+    def forward(self, x):
+        return super().forward(x)[0]
+
+
+SQUARE = FEATURES**2  # multiply-adds of a square layer
+FUSED = [  # its forward pass, and what nobody needs: the gradient of what it is given
+    (Recurrent, (FEATURES, FEATURES), 8 * SQUARE, 0),  # which this one computes
+    # Projections, two products of one token, and two layers.
+    (nn.TransformerEncoderLayer, (FEATURES, 2, FEATURES), 6 * SQUARE + 2 * FEATURES, 3 * SQUARE),
+]
+
+
+@pytest.mark.parametrize(("layer", "sizes", "forward", "spared"), FUSED)
+def test_torchs_fused_layers_are_counted_in_training_and_in_scoring(layer, sizes, forward, spared):
+    def build():
+        fused = layer(*sizes, dropout=0.0, batch_first=True)
+        body = [nn.Unflatten(1, (1, FEATURES)), fused, nn.Flatten()]
+        return Network(body, nn.Linear(FEATURES, CLASSES))
+
+    forward += FEATURES * CLASSES
+    assert measured(small("fedavg", build)) == 3 * forward - spared
+    assert measured(small("qffl", build)) == 4 * forward - spared  # the loss of the received model
+
+
 def test_recurrent_layers_are_counted():
     length, embedding, hidden = 5, 3, 4
     federation = toy_federation((4, 6, 5), features=1)

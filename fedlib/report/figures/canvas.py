@@ -71,9 +71,8 @@ def by_federation(
     exhibit: ExhibitSpec, xlabel: str, ylabel: str
 ) -> tuple[Figure, list[tuple[Axes, Data]]]:
     """`panels` for an exhibit's federations, each panel with its federation."""
-    federations = exhibit.federations
-    figure, grid = panels([federation.title for federation in federations], xlabel, ylabel)
-    return figure, list(zip(grid, federations, strict=True))
+    figure, grid = panels([one.title for one in exhibit.federations], xlabel, ylabel)
+    return figure, list(zip(grid, exhibit.federations, strict=True))
 
 
 def finish(figure: Figure, exhibit: ExhibitSpec, handles: list, *sentences: str) -> Figure:
@@ -147,11 +146,10 @@ def first_seed_note(exhibit: ExhibitSpec, why: str = "") -> str:
     return f"Seed {exhibit.seeds[0]} only{': ' * bool(why)}{why}."
 
 
-def by_run(exhibit: ExhibitSpec, each: int = 1) -> list[str]:
-    """A title for each of an exhibit's runs, repeated `each` times: "FedAvg, EMNIST"."""
+def by_run(exhibit: ExhibitSpec) -> list[str]:
+    """A title for each of an exhibit's runs: "FedAvg, EMNIST"."""
     where = {federation.name: federation.title for federation in exhibit.federations}
-    titles = [f"{run.title}, {where[run.federation]}" for run in exhibit.runs]
-    return [title for title in titles for _ in range(each)]
+    return [f"{run.title}, {where[run.federation]}" for run in exhibit.runs]
 
 
 def spread_text(exhibit: ExhibitSpec, what: str) -> str:

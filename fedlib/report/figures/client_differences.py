@@ -13,7 +13,6 @@ from fedlib.report import diagnostics, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics.definitions import PRIMARY
-from fedlib.spec import ExhibitSpec, Run
 
 WORSE = 0.3  # opacity of a bar below 0
 
@@ -26,13 +25,13 @@ def draw(given: Inputs) -> Figure:
     figure, grid = canvas.by_federation(exhibit, "", "Difference of accuracies (points)")
     for axes, federation in grid:
         mine = exhibits.pick(shown, federation=federation.name)
+        runs = {run.label: run for run in exhibits.runs_of(exhibit, federation.name)}
         other, values = differences(mine, of)
-        look = style.method_look(_run(exhibit, federation.name, of).method)
-        _draw_bars(axes, values, look.color)
+        _draw_bars(axes, values, style.method_look(runs[of].method).color)
         one = mine[mine["client"].isin(values.columns)].drop_duplicates("client")
         canvas.name_clients(axes, diagnostics.names(one.sort_values("client")))
-        title = _run(exhibit, federation.name, other).title
-        axes.set(title=f"{federation.title}\nbest other: {title}", xlabel="Client")
+        title = f"{federation.title}\nbest other: {runs[other].title}"
+        axes.set(title=title, xlabel="Client")
         axes.grid(False, axis="x")
         axes.yaxis.set_major_formatter(lambda value, _: canvas.number(100 * value))
     return canvas.finish(
@@ -69,7 +68,3 @@ def differences(clients: pd.DataFrame, of: str) -> tuple[str, pd.DataFrame]:
     values = clients.pivot_table("accuracy", "seed", ["label", "client"])
     best = values.mean().groupby("label").mean().drop(of).idxmax()
     return best, values[of] - values[best]
-
-
-def _run(exhibit: ExhibitSpec, federation: str, label: str) -> Run:
-    return next(r for r in exhibits.runs_of(exhibit, federation) if r.label == label)

@@ -37,7 +37,7 @@ class _Matrix(NamedTuple):
         return recovery.purity(recovery.assigned(self.pi), self.cluster)
 
     def num_used(self) -> int:
-        return recovery.num_used(recovery.assigned(self.pi))
+        return len(np.unique(recovery.assigned(self.pi)))
 
 
 def draw(given: Inputs) -> Figure:

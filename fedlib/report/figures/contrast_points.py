@@ -27,7 +27,7 @@ def draw(given: Inputs) -> Figure:
     found = contrasts.all_contrasts(values, kind.of, kind.against)
     others = [*dict.fromkeys(found["against"])]
     datasets = [*dict.fromkeys(one.dataset for one in exhibit.federations)]
-    colors = dict(zip(datasets, style.PALETTE, strict=False))
+    colors = dict(zip(datasets, style.palette(len(datasets)), strict=True))
     figure, grid = canvas.panels(
         [f"Against {other}" for other in others],
         "Difference of accuracies (points)",

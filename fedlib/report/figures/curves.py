@@ -49,9 +49,8 @@ def over_rounds(given: Inputs) -> pd.DataFrame:
     shown = given.kind
     view = {"group": shown.group, "protocol": shown.protocol, "split": shown.split}
     mine = exhibits.pick(given.rows, at="round", metric=shown.metric, **view)
-    found = set(zip(mine["federation"], mine["label"], strict=True))
     for run in given.exhibit.runs:
-        if (run.federation, run.label) not in found:
+        if exhibits.of_run(mine, run).empty:
             raise DataError(
                 f"{exhibits.name(run)} was not evaluated with the protocol {shown.protocol!r} on "
                 f"{shown.split} examples during training; its `curves` name the protocols that are"
@@ -108,12 +107,15 @@ def checks_note(exhibit: ExhibitSpec) -> str:
         if run.method in CHECKED and run.params.get("stop", "all") != "never"
     }
     mine = [run for run in exhibit.runs if run.method in CHOSEN]
-    if chosen := dict.fromkeys(run.title for run in mine if run.params.get("keep") != "last"):
-        return f"{'; '.join(chosen)}: each point shows the state that validation has chosen so far."
-    if not stopping:
-        return ""
-    every = " or ".join(map(str, sorted({*stopping.values()})))
-    return (
-        f"{', '.join(stopping)}: each point shows the models of the best check so far, and there "
-        f"is a check every {every} rounds. So these are steps, not learning curves."
-    )
+    chosen = dict.fromkeys(run.title for run in mine if run.params.get("keep") != "last")
+    told = []
+    if chosen:
+        what = "each point shows the state that validation has chosen so far."
+        told.append(f"{'; '.join(chosen)}: {what}")
+    if stopping:
+        every = " or ".join(map(str, sorted({*stopping.values()})))
+        told.append(
+            f"{', '.join(stopping)}: each point shows the models of the best check so far, and "
+            f"there is a check every {every} rounds. So these are steps, not learning curves."
+        )
+    return " ".join(told)

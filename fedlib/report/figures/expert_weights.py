@@ -22,7 +22,7 @@ def draw(given: Inputs) -> Figure:
       DataError: if the clients of a run have no gate weights.
     """
     exhibit = given.exhibit
-    figure, grid = canvas.panels(canvas.by_run(exhibit, 2), columns=2)
+    figure, grid = canvas.panels(np.repeat(canvas.by_run(exhibit), 2).tolist(), columns=2)
     for run, histogram, by_class in zip(exhibit.runs, grid[::2], grid[1::2], strict=True):
         mine = diagnostics.of_seed(given, run, exhibit.seeds[0])
         look = style.method_look(run.method)
@@ -43,13 +43,16 @@ def draw(given: Inputs) -> Figure:
 def _by_class(clients: pd.DataFrame) -> np.ndarray:
     """Mean weights on test examples of each class, NaN where a client has none -> [C, L]
 
+    Up to the last class that any client has: those after it may be of other runs' data.
+
     Raises:
       DataError: if no client has any.
     """
     values = clients[diagnostics.numbered(clients, "local_weights")]
-    if not values.notna().any(axis=None):
+    there = values.columns[values.notna().any()]
+    if there.empty:
         raise DataError(f"the run has no local_weights_0, ...; {diagnostics.ADVICE}")
-    return values.to_numpy()
+    return values.loc[:, : there[-1]].to_numpy()
 
 
 def draw_histogram(axes: Axes, counts: np.ndarray, color: str) -> None:

@@ -111,17 +111,18 @@ def _mark(axes: Axes, x: np.ndarray, theirs: np.ndarray, names: list[str]) -> bo
 
 def _handles(exhibit: ExhibitSpec, looks: dict, names: list[str], marked: bool) -> list:
     below, above = names
-    found = [
-        Patch(label=title, facecolor=(looks[label].color, 0.75), edgecolor=looks[label].color)
-        for label, title in exhibits.titles(exhibit).items()
-    ]
-    color = style.GREY
+    titles, color = exhibits.titles(exhibit), style.GREY
+    found = [_filled(title, looks[label].color) for label, title in titles.items()]
     if len(found) == 1:  # its title need not be told from others
         color = found.pop().get_edgecolor()
-    found.append(Patch(label=below, facecolor=(color, 0.75), edgecolor=color))
+    found.append(_filled(below, color))
     found.append(Patch(label=above, facecolor="none", linestyle=style.DASHED, edgecolor=color))
     if marked:
         for name, face in ((below, style.GREY), (above, "white")):
             entry = Line2D([], [], label=f"published, {name}", **PRINTED, markerfacecolor=face)
             found.append(entry)
     return found
+
+
+def _filled(label: str, color: str) -> Patch:
+    return Patch(label=label, facecolor=(color, 0.75), edgecolor=color)

@@ -39,10 +39,10 @@ def draw(given: Inputs) -> Figure:
 
 
 def _windowed(rows: pd.DataFrame, window: int) -> pd.DataFrame:
-    """One run's divergence by round, over its experts and the window, `over_seeds`."""
-    key = ["federation", "label", "seed", "round"]
-    by_round = rows.groupby(key, sort=True)["value"].mean()
-    sliding = by_round.groupby(level=key[:3]).transform(
-        lambda values: values.rolling(window, min_periods=1).mean()
-    )
-    return over_seeds(sliding.rename("value").reset_index(), ["federation", "label", "round"])
+    """One run's divergence by recorded round, over its experts and the window, `over_seeds`."""
+    key = ["federation", "label", "seed"]
+    recorded = rows.pivot_table("value", "round", key)  # means over the experts
+    every = recorded.reindex(range(1, recorded.index.max() + 1))
+    sliding = every.rolling(window, min_periods=1).mean().where(every.notna())
+    by_round = sliding.melt(ignore_index=False).dropna().reset_index()
+    return over_seeds(by_round, ["federation", "label", "round"])

@@ -1,5 +1,7 @@
 """Mixture weights of every client, one row of panels per method."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -29,26 +31,23 @@ def draw(given: Inputs) -> Figure:
     names = [*found] or ["None has mixture weights"], "Client, sorted", "Mixture weight"
     columns = min(len(exhibit.federations), canvas.MAX_COLUMNS)
     figure, grid = canvas.panels(*names, columns=columns, height=1.7)
-    for axes, mine in zip(grid, found.values(), strict=False):
-        _draw(axes, diagnostics.matrix(mine, "pi"))
     number = int(weights[diagnostics.numbered(weights, "pi")].notna().any().sum())
-    handles = [Patch(color=_color(part), label=f"expert {part + 1}") for part in range(number)]
+    colors = style.palette(number)
+    for axes, mine in zip(grid, found.values(), strict=False):
+        _draw(axes, diagnostics.matrix(mine, "pi"), colors)
+    handles = [Patch(color=color, label=f"expert {n}") for n, color in enumerate(colors, 1)]
     seed = canvas.first_seed_note(exhibit, "experts of different seeds do not correspond")
     return canvas.finish(figure, exhibit, handles, "After the last round.", seed)
 
 
-def _draw(axes: Axes, pi: np.ndarray) -> None:
+def _draw(axes: Axes, pi: np.ndarray, colors: Sequence) -> None:
     """Draw the weights of clients [C, E], sorted by main expert, then by its weight."""
     order = np.lexsort((-pi.max(axis=1), pi.argmax(axis=1)))
     bottom, edges = np.zeros(len(pi)), np.arange(len(pi) + 1) + 0.5
-    for expert, weight in enumerate(pi[order].T):
-        about = {"baseline": bottom, "fill": True, "linewidth": 0, "color": _color(expert)}
+    for color, weight in zip(colors, pi[order].T, strict=False):
+        about = {"baseline": bottom, "fill": True, "linewidth": 0, "color": color}
         axes.stairs(bottom + weight, edges, **about)
         bottom = bottom + weight
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1))
     axes.grid(False)
     axes.locator_params("x", integer=True)
-
-
-def _color(expert: int) -> str:
-    return style.PALETTE[expert % len(style.PALETTE)]

@@ -60,11 +60,10 @@ def draw(given: Inputs) -> Figure:
 def _placed(given: Inputs) -> pd.DataFrame:
     """The chosen regrets with the parameters "x" and "y" of their federations."""
     kind = given.kind
-    places = [
-        (one.name, exhibits.setting(kind.x, one), exhibits.setting(kind.y, one))
+    where = pd.DataFrame(
+        {"federation": one.name} | {x: exhibits.setting(getattr(kind, x), one) for x in "xy"}
         for one in given.exhibit.federations
-    ]
-    where = pd.DataFrame(places, columns=["federation", "x", "y"])
+    )
     return chosen(given).merge(where, on="federation")
 
 

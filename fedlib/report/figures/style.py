@@ -83,6 +83,13 @@ def method_look(method: str) -> Look:
     return Look(SPARE[color], SPARE_MARKERS[marker], DASHED)
 
 
+def palette(number: int) -> Sequence:
+    """Colours of `number` experts or the like: `PALETTE`, or as many of a map for more."""
+    if number <= len(PALETTE):
+        return PALETTE[:number]
+    return [*map(tuple, matplotlib.colormaps["turbo"].resampled(number).colors)]
+
+
 def protocol_look(key: str) -> Look:
     """The look of a protocol by its key, see `fedlib.report.comparisons`."""
     return PROTOCOLS.get(key) or method_look(key)

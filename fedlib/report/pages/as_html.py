@@ -16,7 +16,6 @@ from fedlib.report import pictures
 from fedlib.report.looks import paper_color
 from fedlib.report.pages import contents, filling, findings
 from fedlib.report.pages.contents import Entry, Report
-from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables import render
 
 AT_ONCE = 2  # exhibits of a paper that are not folded
@@ -37,8 +36,6 @@ def page(content: Report) -> str:
         content=content,
         contents=contents,
         findings=findings,
-        verdicts=contents.VERDICTS,
-        fact_titles=FACT_TITLES,
         home=(Path("../..") / os.path.relpath(ROOT)).as_posix(),  # from results/FOLDER
     )
 

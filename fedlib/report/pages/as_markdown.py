@@ -7,7 +7,6 @@ from pathlib import Path
 from fedlib.report import pictures
 from fedlib.report.pages import contents, filling
 from fedlib.report.pages.contents import Entry, Report
-from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables.render import percent, points
 
 TITLE = "# Reproduction report: "
@@ -25,7 +24,6 @@ def page(content: Report, out: Path | None = None) -> str:
         title=TITLE,
         content=content,
         contents=contents,
-        fact_titles=FACT_TITLES,
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -44,7 +44,7 @@ class Origin:
 
     Attributes:
       trainings: number of histories; 0 if none are kept.
-      facts: for each name of `FACTS` the values, each with its number of trainings.
+      facts: values of `FACTS` by title, each with its number of trainings.
       spent: resources of all trainings.
       runs: FEDERATION/LABEL of the runs with a history, each with its seeds' provenance.
     """
@@ -58,7 +58,7 @@ class Origin:
     def by_run(self) -> tuple[list[str], list[list[str]]]:
         """Heads and rows of a table of what differs between runs; no rows if nothing does."""
         differing = [name for name, values in self.facts.items() if len(values) > 1]
-        heads = ["run", "seeds", *(FACT_TITLES.get(x, x) for x in differing), "CPU time"]
+        heads = ["run", "seeds", *differing, "CPU time"]
         rows = []
         for name, seeds in self.runs.items() if differing else ():
             known, cost = facts(seeds.values()), spent(seeds.values())
@@ -84,13 +84,13 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
     return Origin(len(every), facts(every), spent(every), made)
 
 
-def facts(provenances: Iterable[Mapping]) -> dict[str, dict[str, int]]:
-    """Values of `FACTS` in the provenance of results, each with its number of results."""
-    known = [{name: found.get(name) for name in FACTS} for found in provenances]
-    counts = {
-        name: Counter(_text(one[name]) for one in known if one[name] is not None) for name in FACTS
-    }
-    return {name: dict(values) for name, values in counts.items() if values}
+def facts(provenances: Collection[Mapping]) -> dict[str, dict[str, int]]:
+    """Values of `FACTS` in the provenance of results by title, each with its number of results."""
+    found = {}
+    for name in FACTS:
+        values = (one[name] for one in provenances if one.get(name) is not None)
+        found[FACT_TITLES.get(name, name)] = dict(Counter(map(_text, values)))
+    return {title: values for title, values in found.items() if values}
 
 
 def spent(provenances: Iterable[Mapping]) -> Resources:

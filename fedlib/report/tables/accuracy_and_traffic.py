@@ -14,7 +14,6 @@ from fedlib.report import exhibits, notes, printed
 from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.report.metrics.seeds import summary
-from fedlib.report.metrics.tidy import TRAFFIC
 from fedlib.report.tables import sheets
 from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.render import Column, Sheet, best_cells, percent, points
@@ -55,18 +54,16 @@ def build(given: TableInputs) -> Sheet:
 def _numbers(given: TableInputs, averaged: dict[str, int]) -> pd.DataFrame:
     """All numbers of the table -> one row per federation and run."""
     curves = exhibits.pick(given.rows, at="round", metric=MEAN, **PRIMARY._asdict())
-    traffic = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
     paper = {ours: given.printed(theirs) for ours, theirs in PUBLISHED.items()}
 
     def of_run(federation: Data, run: Run) -> Iterator[dict]:
         where = federation.dataset, run.label
-        about = {"federation": federation.name, "label": run.label}
-        curve = exhibits.pick(curves, **about)
+        curve = exhibits.of_run(curves, run)
         if curve.empty:
             raise DataError(f"{exhibits.name(run)} was not evaluated during training")
         yield {
             **_accuracy(curve, averaged.get(federation.name, 1)),
-            **_traffic(exhibits.pick(traffic, **about)),
+            **_traffic(given.costs.loc[federation.name, run.label], curve),
             **{name: known.get(where, np.nan) for name, known in paper.items()},
             printed.ROW: paper["published"].get(where, printed.NONE).row,
             "seeds": len(given.exhibit.seeds),
@@ -88,10 +85,9 @@ def _accuracy(curve: pd.DataFrame, rounds: int) -> dict[str, float]:
     return {**statistics, "evaluations": int(kept.count().max())}
 
 
-def _traffic(rows: pd.DataFrame) -> dict[str, float]:
+def _traffic(means: pd.Series, curve: pd.DataFrame) -> dict[str, float]:
     """Rounds done, bytes sent, size of a message and of the cohort, means over seeds."""
-    means = rows.groupby("metric")["value"].mean()
-    rounds = float(exhibits.pick(rows, metric="bytes")["round"].mean())
+    rounds = float(curve.groupby("seed")["round"].max().mean())
     messages = 2 * means["client_rounds"]
     return {
         "rounds": rounds,

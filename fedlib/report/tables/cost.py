@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.report import exhibits, notes
-from fedlib.report.metrics.tidy import FLOPS, TRAFFIC
+from fedlib.report.metrics.tidy import FLOPS
 from fedlib.report.tables.render import ABSENT, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
 from fedlib.spec import Data, Run
@@ -54,12 +54,9 @@ def build(given: TableInputs) -> Sheet:
 
 def _numbers(given: TableInputs) -> pd.DataFrame:
     """All numbers of the table -> one row per federation and run."""
-    shown = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
-    shown = shown[shown["metric"].isin(NEEDED + PERSONAL)]
-    key = ["federation", "label"]
-    means = shown.pivot_table("value", key, "metric", aggfunc="mean")
-    means = means.reindex(columns=[*NEEDED, *PERSONAL])
-    rounds = shown.groupby(key)["round"].first()
+    means = given.costs.reindex(columns=[*NEEDED, *PERSONAL])
+    sent = exhibits.pick(given.rows, at="last", metric="bytes")
+    rounds = sent.groupby(["federation", "label"])["round"].first()
 
     def of_run(federation: Data, run: Run) -> Iterator[dict]:
         where = (federation.name, run.label)

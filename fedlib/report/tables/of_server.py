@@ -17,7 +17,7 @@ from fedlib.errors import DataError
 from fedlib.report import exhibits, notes, printed
 from fedlib.report.metrics.definitions import SERVER
 from fedlib.report.metrics.seeds import over_seeds, summary
-from fedlib.report.metrics.tidy import PARAMETERS, TRAFFIC
+from fedlib.report.metrics.tidy import PARAMETERS
 from fedlib.report.tables import grid, sheets
 from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.grid import Layout
@@ -179,8 +179,6 @@ def server_size(given: TableInputs) -> Sheet:
     Raises:
       DataError: if a run lacks one of the numbers.
     """
-    last = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
-    means = last.pivot_table("value", ["federation", "label"], "metric", aggfunc="mean")
     theirs = {
         f"published_{name}": {
             where: value * factor
@@ -192,7 +190,7 @@ def server_size(given: TableInputs) -> Sheet:
 
     def of_run(federation: Data, run: Run) -> Iterator[dict]:
         key = (federation.dataset, run.label)
-        size = _size(means, federation.name, run)
+        size = _size(given.costs, federation.name, run)
         said = {name: known.get(key, np.nan) for name, known in theirs.items()}
         yield size | said | {"seeds": len(given.exhibit.seeds)} | {"block": federation.title}
 

@@ -163,11 +163,11 @@ def with_spread(found: dict, spread: str, text: Callable[[float], str]) -> str:
     """
     if np.isnan(found["mean"]):
         return ABSENT
-    if np.isnan(found["low"]):  # of all seeds together, such as a ratio of spreads
-        return text(found["mean"])
-    if found["seeds"] >= INTERVAL_SEEDS:
+    # One of all seeds together, such as a ratio of spreads, has no spread.
+    seeds = 1 if np.isnan(found["low"]) else found["seeds"]
+    if seeds >= INTERVAL_SEEDS:
         return f"{text(found['mean'])} ± {text(found[spread])}"
-    if found["seeds"] > 1:
+    if seeds > 1:
         return f"{text(found['mean'])} ({text(found['low'])} to {text(found['high'])})"
     return text(found["mean"])
 

@@ -22,6 +22,8 @@ GAIN_NOTE = (
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each federation and method."""
     exhibit, kind, alone = given.exhibit, given.kind, given.kind.alone
+    picked = next((len(row["labels"]) for row in kind.rows if row.get("pick")), 3)
+    every = {2: "both", 3: "all three"}.get(picked, f"all {picked}")
     hurt = contrasts.hurt(given, kind.rows, alone)
     numbers = pd.DataFrame(_row(given, choice, hurt) for choice in choices(given, kind.rows))
     return given.sheet(
@@ -38,7 +40,7 @@ def build(given: TableInputs) -> Sheet:
         "what chance makes of perfect calibration. Less is better; a dash: not recorded.",
         GAIN_NOTE if numbers["gain"].notna().any() else "",
         "Traffic and arithmetic are of training, both directions and all clients; where clients "
-        "pick, of all three runs.",
+        f"pick, of {every} runs.",
     )
 
 

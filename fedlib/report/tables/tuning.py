@@ -65,11 +65,10 @@ def _columns(mine: pd.DataFrame) -> Columns:
     """A row per run."""
     accuracy = "Validation accuracy"
     yield Column("Method"), texts(mine["title"])
-    for title in ("default", "tuned"):
-        written = (NOT_APPLICABLE if pd.isna(x) else percent(x) for x in mine[title])
+    mine = mine.assign(gain=mine["tuned"] - mine["default"])
+    for title, text in (("default", percent), ("tuned", percent), ("gain", points)):
+        written = (NOT_APPLICABLE if pd.isna(x) else text(x) for x in mine[title])
         yield Column(title, accuracy), texts(written)
-    gains = (NOT_APPLICABLE if pd.isna(x) else points(x) for x in mine["tuned"] - mine["default"])
-    yield Column("gain", accuracy), texts(gains)
     yield Column("Chosen"), texts(mine["values"])
     yield Column("Diverged"), texts(map("{} of {}".format, mine["diverged"], mine["trials"]))
     yield Column("At an edge"), texts(mine["at_edge"])

@@ -4,6 +4,7 @@ A published number is a row in percent of a paper's `published.csv`. It is repro
 table shows a number of ours beside it, or a kept figure a curve of ours.
 """
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,10 +23,8 @@ NUMBERS = (printed.ROW, "published", "reproduced", "difference", "seeds")
 # Of ours: name of the data, of what is measured; whether the images are those of EMNIST's test
 # split alone; the pack.
 MORE = ("data", "measured", "is_split", "pack")
-NONE = pd.DataFrame(
-    {name: pd.Series(dtype="object") for name in (*TEXTS, *MORE)}
-    | {name: pd.Series(dtype="float64") for name in NUMBERS}
-)
+NONE = pd.DataFrame(columns=[*TEXTS, *MORE, *NUMBERS], dtype=object)
+NONE = NONE.astype(dict.fromkeys(NUMBERS, float))
 
 
 def published(file: Path) -> pd.DataFrame:
@@ -126,7 +125,10 @@ def made(pack: Path) -> dict[tuple[str, ...], tuple[str, float]]:
 
 
 def _spent(seeds: list[list[dict]]) -> tuple[str, float]:
-    """Machines, and core-hours of a seed, in the provenance of a run's results."""
-    found = [provenance for seed in seeds for provenance in seed]
-    machines = dict.fromkeys(one.get("gpu") or one["cpu"] for one in found)
-    return ", ".join(machines), origin.spent(found).cpu / 3600 / len(seeds)
+    """Machines, and core-hours of a seed, in the provenance of a run's results.
+
+    Of the seeds whose results all recorded them; NaN if there are none.
+    """
+    machines = dict.fromkeys(one.get("gpu") or one["cpu"] for seed in seeds for one in seed)
+    known = [origin.spent(seed).cpu for seed in seeds if all(one.get("spent") for one in seed)]
+    return ", ".join(machines), sum(known) / 3600 / len(known) if known else math.nan
