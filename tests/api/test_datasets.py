@@ -3,6 +3,7 @@
 from collections import UserDict
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
@@ -114,6 +115,7 @@ def test_maps_of_features_and_signals_are_no_images_with_channels_last(shape):
 
 
 ODD = {"number": 3, "array": X, "word": "abc", "list": [1, 2, 3], "dicts": [{"x": X[0], "y": 1}]}
+ODD["frame"] = pd.DataFrame(X)
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
