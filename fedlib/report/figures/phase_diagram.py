@@ -60,10 +60,11 @@ def draw(given: Inputs) -> Figure:
 def _placed(given: Inputs) -> pd.DataFrame:
     """The chosen regrets with the parameters "x" and "y" of their federations."""
     kind = given.kind
-    where = pd.DataFrame(
-        {"federation": one.name} | {x: exhibits.setting(getattr(kind, x), one) for x in "xy"}
+    places = [
+        (one.name, exhibits.setting(kind.x, one), exhibits.setting(kind.y, one))
         for one in given.exhibit.federations
-    )
+    ]
+    where = pd.DataFrame(places, columns=["federation", "x", "y"])
     return chosen(given).merge(where, on="federation")
 
 
