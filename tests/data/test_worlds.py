@@ -25,6 +25,12 @@ def world(name, seed=1, **params):
     return federation("worlds", "natural", seed=seed, params=params, unseen_fraction=0.2)
 
 
+def slopes(made, rows):
+    """Of the linear rule by which the truth of these examples was made."""
+    logit = np.log(made.truth[rows, 1] / made.truth[rows, 0])
+    return np.linalg.lstsq(made.x[rows], logit, rcond=None)[0]
+
+
 @pytest.mark.parametrize("name", worlds.WORLDS)
 def test_labels_are_drawn_from_the_truth(name):
     made = world(name, test_examples=4000)
@@ -49,9 +55,7 @@ def test_clients_of_a_cluster_have_the_same_concept_and_others_another():
     made = world("clusters", num_clients=9, train_examples=2000)
     rules = {}
     for client in range(made.num_clients):
-        rows = made.train.of(client)
-        logit = np.log(made.truth[rows, 1] / made.truth[rows, 0])
-        theta, *_ = np.linalg.lstsq(made.x[rows], logit, rcond=None)
+        theta = slopes(made, made.train.of(client))
         rules[client] = theta / np.linalg.norm(theta)
     same = np.array([[rules[a] @ rules[b] for b in rules] for a in rules]) > 0.99
     assert np.array_equal(same, made.cluster[:, None] == made.cluster)
@@ -60,11 +64,7 @@ def test_clients_of_a_cluster_have_the_same_concept_and_others_another():
 
 def test_heads_see_three_numbers_of_the_input():
     made = world("heads", num_clients=8, train_examples=500)
-    rules = []
-    for client in range(made.num_clients):
-        rows = made.train.of(client)
-        logit = np.log(made.truth[rows, 1] / made.truth[rows, 0])
-        rules.append(np.linalg.lstsq(made.x[rows], logit, rcond=None)[0])
+    rules = [slopes(made, made.train.of(client)) for client in range(made.num_clients)]
     sizes = np.linalg.svd(np.array(rules), compute_uv=False)
     assert sizes[2] > 0.5 and sizes[3] < 0.01
 
@@ -74,8 +74,8 @@ def test_a_region_is_where_its_coordinate_is_the_largest():
     region = made.x[:, :3].argmax(1)
     logit = np.log(made.truth[:, 1] / made.truth[:, 0])
     for side in (region == number for number in range(3)):
-        theta, *_ = np.linalg.lstsq(made.x[side], logit[side], rcond=None)
-        np.testing.assert_allclose(made.x[side] @ theta, logit[side], atol=0.02, rtol=0.02)
+        found = made.x[side] @ slopes(made, side)
+        np.testing.assert_allclose(found, logit[side], atol=0.02, rtol=0.02)
     # Visits differ between clients, and whoever does not choose sees all regions alike.
     shares = [(region[made.test.of(c)] == 0).mean() for c in range(made.num_clients)]
     assert max(shares) - min(shares) > 0.2
@@ -84,8 +84,7 @@ def test_a_region_is_where_its_coordinate_is_the_largest():
 @pytest.mark.parametrize("executor", ["loop", "batched"])
 def test_accuracy_is_expected_over_the_label(executor):
     made = world("one")
-    logit = np.log(made.truth[:, 1] / made.truth[:, 0])
-    theta = torch.from_numpy(np.linalg.lstsq(made.x, logit, rcond=None)[0]).double()
+    theta = torch.from_numpy(slopes(made, slice(None))).double()
     method = methods.load("fedavg")(task=LINEAR, local=sgd())
     cohort = cohort_of(LINEAR, made, executor=executor)
     for sign, expected in ((1, made.optimum), (-1, 1 - made.optimum)):
