@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 import workflow
 
+from fedlib.workflow.layout import STAGES
+from fedlib.workflow.plan import Plan
+
 _HEADER = re.compile(r"(?:local)?rule (\w+):")
 _FIELD = re.compile(r"    (\w+): (.*)")
 
@@ -24,6 +27,25 @@ def planned(folder: Path, *arguments: str) -> list[Job]:
     jobs = parse(output)
     assert jobs or "Nothing to be done" in output, output
     return jobs
+
+
+def names(plan: Plan, *stages: str, **wildcards: object) -> set[str]:
+    """The plan's jobs of these stages that have these wildcards: {"table pfedmm/main", ...}."""
+    return {
+        _name(stage, job)
+        for stage, job in plan.jobs()
+        if stage in stages and all(job.get(key, value) == value for key, value in wildcards.items())
+    }
+
+
+def would_run(folder: Path, *arguments: str) -> set[str]:
+    """What a dry run says that would run, by the names that `names` gives."""
+    return {_name(job.rule, job.wildcards) for job in planned(folder, *arguments)}
+
+
+def _name(rule: str, wildcards: dict) -> str:
+    job = "/".join(str(wildcards[key]) for key in STAGES[rule])
+    return f"{rule} {job}{wildcards.get('replicate', '')}"
 
 
 def parse(output: str) -> list[Job]:

@@ -253,11 +253,18 @@ class Mixture:
         return {i: dict(net.state_dict()) for i, net in self.routed.items()}
 
 
-def assert_params(ours, theirs):
+def assert_params(ours, theirs, rtol=1e-9, atol=1e-11):
+    """By default as close as float64 stays in a few dozen steps through batch normalisation."""
     for name, value in theirs.items():
         if value.is_floating_point():
-            # Float64; a few dozen steps through batch normalisation.
-            torch.testing.assert_close(ours[name], value, rtol=1e-9, atol=1e-11, msg=name)
+            torch.testing.assert_close(ours[name], value, rtol=rtol, atol=atol, msg=name)
+
+
+def assert_rows(ours, rows):
+    """Each row of stacked models; `rows` are modules or their values, in a list or by number."""
+    for row, theirs in rows.items() if isinstance(rows, dict) else enumerate(rows):
+        values = theirs.state_dict() if isinstance(theirs, torch.nn.Module) else theirs
+        assert_params(tree.take(ours, row), values)
 
 
 def assert_module(ours, module):

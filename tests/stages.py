@@ -10,7 +10,7 @@ import time
 
 import pytest
 import torch
-from support import assert_same_result, toy_federation
+from support import assert_same_result, assert_same_tensors, toy_federation
 
 from fedlib import seals, spec
 from fedlib.results import RunResult
@@ -113,8 +113,7 @@ def wait_for_round(process, folder, number):
 def assert_same_run(folder, other):
     """Two finished runs are equal in every tensor and array."""
     tensors, others = (torch.load(f / "state.pt", weights_only=True) for f in (folder, other))
-    assert tensors.keys() == others.keys()
-    assert all(torch.equal(tensors[key], others[key]) for key in tensors)
+    assert_same_tensors(tensors, others)
     one, two = (RunResult.load(f / "history.h5") for f in (folder, other))
     assert one.spec == two.spec == SPEC
     assert_same_result(one, two)

@@ -190,6 +190,13 @@ def same_bits(one, other):
     return all(torch.equal(x, y) for x, y in pairs)
 
 
+def assert_same_tensors(one, other):
+    """Two dicts of tensors, equal in every bit and type."""
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert value.dtype == other[name].dtype and torch.equal(value, other[name]), name
+
+
 def assert_same_result(one: RunResult, other: RunResult):
     """Two results of a run, equal in every number."""
     for name in ("round", *TOTALS, "train_loss", "server_examples"):

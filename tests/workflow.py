@@ -41,6 +41,16 @@ def copy_checkout(folder: Path) -> Path:
     return folder
 
 
+def python(*words: object, **options) -> subprocess.CompletedProcess:
+    """Run Python, in this checkout unless `cwd` is given; what it says is text.
+
+    Args:
+      options: of `subprocess.run`.
+    """
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, **{"cwd": ROOT} | options)
+
+
 def wait_for(condition, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():

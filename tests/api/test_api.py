@@ -6,8 +6,6 @@ import json
 import math
 import pickle
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +19,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 from support import TinyNet, assert_same_result, federation_for, modules_of, same_bits, solver_of
 from torch import nn
+from workflow import python
 
 import fedlib
 from fedlib import tree
@@ -55,8 +54,7 @@ def cut(**changes):
 
 def script(folder, name, *arguments):
     """Run a stage's script as the workflow does."""
-    command = [sys.executable, ROOT / f"scripts/{name}.py", *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    done = python(ROOT / f"scripts/{name}.py", *arguments, cwd=folder)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -149,8 +147,7 @@ def test_what_a_function_returns_is_used_as_it_is_and_left_alone():
     assert str(whole) == str(before) and same_bits(whole.state_dict(), before.state_dict())
 
 
-def test_a_run_leaves_pytorchs_threads_and_generator_as_they_are(request):
-    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+def test_a_run_leaves_pytorchs_threads_and_generator_as_they_are(threads_of_torch):
     torch.set_num_threads(3)
     state = torch.get_rng_state()
     result = quiet(cut(), BUILD, "local", local=fedlib.SGD(lr=0.1), rounds=1)

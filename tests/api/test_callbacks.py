@@ -4,7 +4,6 @@ import contextlib
 import signal
 import sys
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -277,8 +276,7 @@ def test_ctrl_c_ends_a_run_in_a_notebook_and_interrupts_a_script(monkeypatch, no
 
 
 @pytest.mark.slow  # torch.export takes seconds for the first model
-def test_a_result_is_kept_whatever_the_number_of_threads(tmp_path, request):
-    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+def test_a_result_is_kept_whatever_the_number_of_threads(tmp_path, threads_of_torch):
     torch.set_num_threads(2)
     result = simulate("fedrep", rounds=1)  # which has no predictor of unseen clients
     result.save(tmp_path)

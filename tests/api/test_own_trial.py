@@ -1,7 +1,6 @@
 """A user's method in the workflow: tried before anything runs, and left out where it fails."""
 
 from contextlib import nullcontext
-from functools import partial
 
 import pytest
 import torch
@@ -285,9 +284,8 @@ def test_a_round_that_changes_the_state_it_was_given_is_refused(executor, monkey
 
 
 @pytest.mark.parametrize("limit", [1, 1 << 30])
-def test_what_parts_of_a_cohort_send_and_lose_is_counted_once(limit, monkeypatch, request):
+def test_what_parts_of_a_cohort_send_and_lose_is_counted_once(limit, monkeypatch, threads_of_torch):
     monkeypatch.setattr(parts, "PART_BYTES", {"cpu": limit})
-    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
     torch.set_num_threads(1)  # several threads train more clients at a time
     found = tried(Some, "loop", normal=False).history
     numbers = 64 * 8 + 8 + 8 * 10 + 10

@@ -5,9 +5,9 @@ import copy
 import numpy as np
 import pytest
 import torch
-from reference import fedavg
+from reference import assert_params, fedavg
 from sklearn.datasets import load_digits
-from support import seeded
+from support import assert_same_tensors, seeded
 from torch import nn
 
 import fedlib
@@ -36,17 +36,13 @@ def states(result, client=0):
     return result.client_model(client).network.state_dict()
 
 
-def equal(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
-
-
 def test_a_run_starts_from_the_weights_that_are_given():
     model, lines = network(frozen=False), []
     given = simulate(model, start="given", rounds=0, progress=lines.append)
     found = states(given)
     assert all(torch.equal(found[name], value) for name, value in model.named_parameters())
     assert lines[0] == "starts from the weights of the model that was given"
-    assert equal(states(given), states(simulate(lambda: model, rounds=0)))
+    assert_same_tensors(states(given), states(simulate(lambda: model, rounds=0)))
     drawn = states(simulate(model, rounds=0))
     assert not torch.equal(drawn["0.weight"], model[0].weight)
 
@@ -135,7 +131,7 @@ def test_a_layer_that_is_frozen_in_part_keeps_that_part(start, frozen):
         torch.testing.assert_close(wide(x).float(), client(x))
         assert wide.network[0].weight.dtype == torch.float64
         found.append(states(result))
-    assert equal(*found)
+    assert_same_tensors(*found)
 
 
 @pytest.mark.parametrize(
@@ -228,9 +224,7 @@ def as_by_hand(federation, build, solver, rounds):
     result = fedlib.simulate(federation, build, local=solver, rounds=rounds, progress=None)
     expected = fedavg(build, federation, solver, rounds)
     found = result.client_model(federation.called[0]).network.state_dict()
-    for name, value in expected.state_dict().items():
-        if value.is_floating_point():  # float32, a few dozen steps
-            torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5, msg=name)
+    assert_params(found, expected.state_dict(), rtol=1e-3, atol=1e-5)  # float32, a few dozen steps
     return result
 
 

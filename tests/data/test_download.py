@@ -6,14 +6,13 @@ import gzip
 import os
 import queue
 import re
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from data_fixtures import official, put, serving, tar, zipped
+from workflow import ROOT, python
 
 from fedlib import seals
 from fedlib.data import download
@@ -24,7 +23,6 @@ from fedlib.locks import exclusive
 from fedlib.workflow import preflight
 from fedlib.workflow.plan import Plan
 
-ROOT = Path(__file__).resolve().parents[2]
 CONTENT = bytes(range(256)) * 400  # 102,400 bytes
 
 
@@ -291,11 +289,6 @@ def test_who_comes_second_to_a_data_set_waits_and_takes_what_the_first_has_broug
     assert server.requests == []
 
 
-def run_script(*arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, ROOT / "scripts/download.py", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
-
 def test_a_file_without_a_published_checksum_must_be_what_its_receipt_lists(tmp_path):
     folder, named = RawFolder("set/folder", "*.json"), RawFile("set/a", None, "")
     for name in ("set/a", "set/folder/b.json"):
@@ -318,6 +311,7 @@ def test_a_file_without_a_published_checksum_must_be_what_its_receipt_lists(tmp_
 
 
 def test_the_script_writes_a_receipt_even_where_nothing_is_needed(tmp_path):
-    done = run_script("digits", "--raw", tmp_path, "--receipt", tmp_path / "digits.json")
+    words = ["digits", "--raw", tmp_path, "--receipt", tmp_path / "digits.json"]
+    done = python(ROOT / "scripts/download.py", *words, cwd=tmp_path, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert seals.read_json(tmp_path / "digits.json") == {"dataset": "digits", "files": []}

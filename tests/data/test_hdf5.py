@@ -2,15 +2,13 @@
 
 import fcntl
 import re
-import subprocess
-import sys
 
 import h5py
 import numpy as np
 import pytest
+from workflow import ROOT, python
 
 from fedlib import hdf5
-from fedlib.workflow.provenance import ROOT
 
 # In a process of its own, as HDF5 may end it. No file may be longer than the limit.
 ON_A_FULL_DISK = """
@@ -38,8 +36,7 @@ assert told == len(range(0, size, 97)) > 50, told
 
 
 def test_a_full_disk_is_an_error_wherever_the_file_stops(tmp_path):
-    command = [sys.executable, "-c", ON_A_FULL_DISK, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = python("-c", ON_A_FULL_DISK, tmp_path)
     assert done.returncode == 0, done.stderr
 
 

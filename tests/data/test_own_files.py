@@ -1,11 +1,11 @@
 """What a user's file imports: which files of theirs are in the code of its runs."""
 
 import site
-import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
+from workflow import python
 
 from fedlib.workflow import own_files, provenance
 from fedlib.workflow.provenance import ROOT
@@ -108,7 +108,6 @@ def test_a_file_that_is_imported_by_a_computed_name_is_refused(name, tmp_path):
     text = f"import importlib, mine.seen\nimportlib.import_module({name})"
     for file, content in {"own": text, "late": "", "seen": ""}.items():
         (tmp_path / f"mine/{file}.py").write_text(content)
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = python("-c", SCRIPT, tmp_path)
     told = f"undeclared code dependency {tmp_path}/mine/late.py: loaded by this job"
     assert (told in done.stderr) == ("late" in name) == (done.returncode != 0), done.stderr

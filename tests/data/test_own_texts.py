@@ -1,6 +1,7 @@
 """Texts, tokens and signals of a user's own, in the library and in the workflow's files."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import tokenizers
 import torch
@@ -82,8 +83,7 @@ def trained(clients, model, **more):
 
 @pytest.mark.parametrize("kind", [list, np.array, "frame"])
 def test_texts_become_tokens_that_an_embedding_reads(kind):
-    pandas = pytest.importorskip("pandas")
-    given = pandas.Series(TEXTS) if kind == "frame" else kind(TEXTS)
+    given = pd.Series(TEXTS) if kind == "frame" else kind(TEXTS)
     test = (given[:2], LABELS[:2], CLIENTS[:2])
     clients = fedlib.partition(given, LABELS, "natural", client=CLIENTS, test=test, length=5)
     assert clients.x.shape == (10, 5) and clients.x.dtype == np.int32 and clients.tokens.pad == 0
@@ -94,7 +94,6 @@ def test_texts_become_tokens_that_an_embedding_reads(kind):
 
 
 def test_whole_numbers_stay_whole_and_columns_of_a_frame_do_not():
-    pandas = pytest.importorskip("pandas")
     tokens = np.arange(32).reshape(8, 4)
     for given in (tokens, tokens.astype(np.int32), torch.from_numpy(tokens), tokens.tolist()):
         clients = fedlib.partition(given, LABELS, "iid", num_clients=2, seed=1)
@@ -102,7 +101,7 @@ def test_whole_numbers_stay_whole_and_columns_of_a_frame_do_not():
     trained(clients, OfWords())
     with pytest.raises(ConfigError, match="integers stay integers: are they tokens"):
         trained(clients, nn.Linear(4, 2))
-    frame = fedlib.partition(pandas.DataFrame(tokens), LABELS, "iid", num_clients=2, seed=1)
+    frame = fedlib.partition(pd.DataFrame(tokens), LABELS, "iid", num_clients=2, seed=1)
     assert frame.x.dtype == np.float32
     with pytest.raises(DataError, match="integers from 0"):
         fedlib.partition(-tokens, LABELS, "iid", num_clients=2)

@@ -1,12 +1,9 @@
 """Memory that the engine frees stays with the process."""
 
 import platform
-import subprocess
-import sys
 
 import pytest
-
-from fedlib.environment import ROOT
+from workflow import python
 
 KEEPING = """
 import resource
@@ -24,5 +21,5 @@ print(faults[-1] - faults[0])
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
 def test_memory_that_a_job_frees_is_not_asked_of_the_system_again():
     # Three blocks of 64 MiB would be 49,152 pages.
-    done = subprocess.run([sys.executable, "-c", KEEPING], cwd=ROOT, capture_output=True, text=True)
+    done = python("-c", KEEPING)
     assert int(done.stdout) < 1000, done.stderr

@@ -16,6 +16,7 @@ import torch
 import workflow
 from commands import smoke_plan
 from faults import at_length, said
+from support import assert_same_tensors
 
 pytestmark = [
     pytest.mark.slow,
@@ -143,6 +144,4 @@ def test_sigterm_with_too_little_time_to_save_does_not_change_a_bit(tmp_path, ta
         code = stages.finish(process)[0]
         tally("SIGTERM, and SIGKILL at most 20 ms later", {143: "saved", -9: "killed"}.get(code))
         assert stages.run_here("train", arguments) == 0
-        found = torch.load(folder / "state.pt")
-        assert found.keys() == right.keys()
-        assert all(torch.equal(found[name], right[name]) for name in right)
+        assert_same_tensors(torch.load(folder / "state.pt"), right)

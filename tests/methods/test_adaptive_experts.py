@@ -9,7 +9,7 @@ from itertools import count
 import numpy as np
 import pytest
 import torch
-from reference import Reference, assert_params, batches, descend, module_of, owned
+from reference import Reference, assert_params, assert_rows, batches, descend, module_of, owned
 from support import (
     batch_of,
     clients_with,
@@ -176,8 +176,7 @@ def test_the_personal_stage_is_that_of_torch_optim(gate_only, member, choices):
 
         ensemble = tree.take(finals["ensemble"], row)
         assert_params(ensemble.own, member_params)
-        for e, j in enumerate(used):
-            assert_params(tree.take(ensemble.experts, e), models[j])
+        assert_rows(ensemble.experts, [models[j] for j in used])
 
         other = "moe_joint" if gate_only else "moe_gate"
         for protocol, alone_trained in (("moe", gate_only), (other, not gate_only)):
@@ -193,8 +192,7 @@ def test_the_personal_stage_is_that_of_torch_optim(gate_only, member, choices):
             assert mixture.members.tolist() == used
             assert_params(mixture.gate, best[-1])
             assert_params(mixture.own, best[-2])
-            for e in range(len(used)):
-                assert_params(tree.take(mixture.experts, e), best[e])
+            assert_rows(mixture.experts, best[: len(used)])
             x, _ = alone.shard("test")
             batch = batch_of(x)
             for module, params in zip([*experts, gate], best, strict=True):

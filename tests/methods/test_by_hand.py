@@ -18,6 +18,7 @@ from reference import (
     Reference,
     assert_params,
     assert_predicts,
+    assert_rows,
     cross_entropy_of,
     descent,
     distance,
@@ -96,8 +97,7 @@ def test_local():
     hand = Reference(federation, task)
     hand.rounds(hand.learn)
     _, state = trained("local", task, federation)
-    for c, net in hand.nets.items():
-        assert_params(tree.take(state.models, c), net.state_dict())
+    assert_rows(state.models, hand.nets)
 
 
 @pytest.mark.parametrize("mode", ["persistent", "fresh"])
@@ -193,8 +193,7 @@ def test_fedem(solver):
 
     hand.rounds(client, server)
     method, state = trained("fedem", task, federation, num_experts=experts, local=solver)
-    for e in range(experts):
-        assert_params(tree.take(state.experts, e), shared[e])
+    assert_rows(state.experts, shared)
     for c in hand.seen:
         torch.testing.assert_close(state.pi[c], pi[c])
     averaged = [module_of(task, params) for params in shared]
@@ -270,8 +269,7 @@ def test_pfedmm(settings):
     hand = PFedMM(federation, method, start["body"], tree.unstack(start["heads"]))
     hand.rounds(hand.client, hand.server)
     assert_params(state.experts["body"], hand.body)
-    for e in range(experts):
-        assert_params(tree.take(state.experts["heads"], e), hand.heads[e])
+    assert_rows(state.experts["heads"], hand.heads)
     for c in hand.seen:
         torch.testing.assert_close(state.pi[c], hand.pi[c])
 

@@ -14,6 +14,7 @@ from reference import (
     SOLVER,
     Reference,
     assert_params,
+    assert_rows,
     cross_entropy_of,
     descend,
     distance,
@@ -181,8 +182,7 @@ def test_pfedme(rate, aggregation):
 
     hand.rounds(client, server, cohorts)
     state = run(method, federation, cohorts, executor="batched", aggregation=aggregation)
-    for c, net in hand.nets.items():
-        assert_params(tree.take(state.models, c), net.state_dict())
+    assert_rows(state.models, hand.nets)
     assert_params(state.reference, reference.state_dict())
     unseen = cohort_of(task, federation, federation.ids("unseen"))
     assert_params(tree.take(method.reference(state, unseen), 0), reference.state_dict())
@@ -269,8 +269,7 @@ def test_l2sgd():
     hand.rounds(client, server, [hand.seen] * rounds)
     method = methods.load("l2sgd")(task=task, local=solver, p=p, lam=lam)
     state = run(method, federation, rounds, executor="batched")
-    for c, net in hand.nets.items():
-        assert_params(tree.take(state.models, c), net.state_dict())
+    assert_rows(state.models, hand.nets)
     assert_params(state.average, hand.shared)
 
 

@@ -13,6 +13,7 @@ from reference import (
     Reference,
     assert_params,
     assert_predicts,
+    assert_rows,
     distance,
     mixed,
     module_of,
@@ -53,8 +54,7 @@ def test_apfl(alpha):
     hand.rounds(client)
     method, state = trained("apfl", task, federation, alpha=alpha)
     assert_params(state.params, hand.shared)
-    for c in hand.seen:
-        assert_params(tree.take(state.models, c), v[c].state_dict())
+    assert_rows(state.models, v)
 
     def expected(c, x):
         mixed = interpolated(v[c], module_of(task, hand.shared))
@@ -83,8 +83,7 @@ def test_ditto(lam):
     hand.rounds(client)
     _, state = trained("ditto", task, federation, lam=lam)
     assert_params(state.params, hand.shared)
-    for c in hand.seen:
-        assert_params(tree.take(state.models, c), own[c].state_dict())
+    assert_rows(state.models, own)
 
 
 def test_known_clusters():
@@ -105,8 +104,7 @@ def test_known_clusters():
     hand.rounds(client, server)
     known = replace(federation, cluster=cluster)
     _, state = trained("oracle_clusters", task, known, num_clusters=2)
-    for number in (0, 1):
-        assert_params(tree.take(state.by_cluster, number), shared[number])
+    assert_rows(state.by_cluster, shared)
 
 
 def test_known_clusters_must_be_there_and_have_a_model_each():
@@ -240,8 +238,7 @@ def test_gated_experts():
     method, state = trained("gated_experts", task, federation, **params)
     newcomers = cohort_of(task, federation, federation.ids("unseen"))
     welcomed = tree.take(method.welcome(state, newcomers), 0)
-    for e in range(experts):
-        assert_params(tree.take(welcomed["experts"], e), averaged[e])
+    assert_rows(welcomed["experts"], averaged)
     assert_params(welcomed["gate"], hand.average(gates))
     for c in hand.seen:
         own = tree.take(state.models, c)

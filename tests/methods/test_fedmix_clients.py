@@ -16,7 +16,7 @@ from reference import (
     module_of,
     trained,
 )
-from support import cohort_of, run, sgd, tiny_task, toy_federation
+from support import cohort_of, everybody_of, run, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
@@ -138,12 +138,8 @@ def test_the_true_clusters_are_measured_where_there_are_any():
     federation, task = replace(toy_federation(), cluster=np.array([0, 1, 1, 0])), tiny_task()
     method = methods.load("fedmix_clients")(task=task, local=sgd(), num_experts=2)
     state = method.init(federation.num_clients, 0)
-
-    def cohort_for(data):
-        return lambda group: cohort_of(task, data) if group == "seen" else None
-
-    found = evaluate.final(method, state, cohort_for(federation)).diagnostics
+    found = evaluate.final(method, state, everybody_of(task, federation)).diagnostics
     assert found["cluster"].tolist() == [0, 1, 1, 0]
     assert found["pi"].shape == (4, 2)
     without = replace(federation, cluster=None)
-    assert "cluster" not in evaluate.final(method, state, cohort_for(without)).diagnostics
+    assert "cluster" not in evaluate.final(method, state, everybody_of(task, without)).diagnostics

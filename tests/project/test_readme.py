@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -83,8 +81,7 @@ def test_own_data_and_a_method_of_ones_own_are_in_the_table_the_figure_and_the_r
 
 def assert_is_cut_again(folder):
     """That a plan says so, which needs no record of Snakemake's."""
-    words = [sys.executable, "-m", "fedlib", "plan", *ONCE[2:]]
-    told = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
+    told = workflow.python("-m", "fedlib", "plan", *ONCE[2:], cwd=folder, check=True).stdout
     assert re.search(r"partition +1 +input changed", told)
 
 

@@ -5,10 +5,9 @@ import json
 import os
 import re
 import runpy
-import subprocess
-import sys
 
 import pytest
+from workflow import python
 
 import fedlib
 from fedlib.workflow.provenance import ROOT
@@ -39,9 +38,8 @@ def test_the_notebook_is_the_tutorial_whose_code_a_test_runs():
 @pytest.mark.skipif(importlib.util.find_spec("sphinx") is None, reason="`make docs` installs it")
 def test_the_site_is_built_without_a_warning(tmp_path):
     # A warning is a link that leads nowhere, or a page that is not in the navigation.
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-c", "docs/site", ".", str(tmp_path)]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    done = python("-m", "sphinx", "-q", "-W", "-c", "docs/site", ".", tmp_path, env=env)
     assert done.returncode == 0, done.stderr[-2000:]
     for page, has in {
         "docs/site/all_methods": "fedlib.methods.fedem.FedEM",

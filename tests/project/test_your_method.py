@@ -2,11 +2,10 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 from test_readme import block
+from workflow import python
 
 from fedlib import methods
 from fedlib.workflow.plan import Plan
@@ -28,8 +27,7 @@ def check_method(file, *only):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     [words] = re.findall(r"-m (pytest .*-m contract .*)", makefile)
     environment = {**os.environ, "FEDLIB_METHOD": str(file), "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, "-m", *words.split(), "-p", "no:cacheprovider", *only]
-    return subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
+    return python("-m", *words.split(), "-p", "no:cacheprovider", *only, env=environment)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import torch
 from every_method import a_fourth, make
 from support import (
     assert_same_result,
+    assert_same_tensors,
     cohort_of,
     federation_for,
     same_bits,
@@ -82,9 +83,7 @@ def uninterrupted(name):
 def assert_same_bits(one, other):
     """Two (state, result) are equal in every tensor and array."""
     (state, result), (other_state, other_result) = one, other
-    tensors, others = flatten(state), flatten(other_state)
-    assert tensors.keys() == others.keys()
-    assert all(torch.equal(tensors[key], others[key]) for key in tensors)
+    assert_same_tensors(flatten(state), flatten(other_state))
     assert_same_result(result, other_result)
 
 
@@ -283,7 +282,7 @@ def test_measuring_its_cost_leaves_no_trace(name):
     random = generators()
     first = operations.flops_per_example(run, state)
     assert (first > 0) == (name != "centmoe")  # whose clients never train
-    assert all(torch.equal(value, before[key]) for key, value in flatten(state).items())
+    assert_same_tensors(flatten(state), before)
     assert np.array_equal(run.federation.group, groups)
     assert generators() == random
     assert operations.flops_per_example(run, state) == first

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import commands
-import dry_runs
 import pytest
 import stages
 import workflow
 from commands import smoke_plan
+from dry_runs import names, would_run
 
 from fedlib.workflow import freshness, provenance, shell
 from fedlib.workflow.layout import PATHS, STAGES
-from fedlib.workflow.plan import Plan
+from fedlib.workflow.plan import SHOWING, Plan
 
 pytestmark = pytest.mark.slow
 
@@ -170,16 +170,6 @@ def test_a_file_of_something_else_is_refused_by_its_reader_and_made_again(
 # --- What is exchanged while nobody looks ---------------------------------------------------------
 
 
-def would_run(folder: Path, *words: str, config: tuple[str, ...] = ()) -> set[str]:
-    """Rules of jobs that Snakemake would run, as "train digits/fedem/1" where they are of a run."""
-    given = [*words, *(("--config", *config) if config else ())]
-    keys = ("federation", "label", "seed")
-    return {
-        " ".join([x.rule, "/".join(x.wildcards[k] for k in keys if k in x.wildcards)]).strip()
-        for x in dry_runs.planned(folder, *given)
-    }
-
-
 @pytest.fixture
 def copy(finished, tmp_path):
     """A copy of the finished run with its times, and without .snakemake."""
@@ -188,20 +178,16 @@ def copy(finished, tmp_path):
     return folder
 
 
-ALL = {"metrics", "table", "figure", "report"}
-RUNS = {
-    f"{stage} digits/{label}/{seed}"
-    for stage in ("train", "evaluate")
-    for label in ("fedavg", "fedem")
-    for seed in (0, 1)
-}
+SHOWN = names(PLAN, *SHOWING)
 
 
 def test_a_folder_of_fewer_rounds_under_another_name_is_made_anew(copy):
     (copy / "results/demo-smoke").rename(copy / "results/demo-q9")
     shutil.rmtree(copy / "results/demo-q9/tables")
-    table = smoke_plan("tag=q9", "rounds=9").path("table_md", **TABLE)
-    assert would_run(copy, table, config=("tag=q9", "rounds=9")) == RUNS | {"metrics", "table"}
+    plan = smoke_plan("tag=q9", "rounds=9")
+    again = names(plan, "train", "evaluate", "metrics") | names(plan, "table", table="main")
+    table = plan.path("table_md", **TABLE)
+    assert would_run(copy, table, "--config", "tag=q9", "rounds=9") == again
 
 
 def test_runs_that_were_exchanged_are_made_again_whatever_the_clock_says(copy):
@@ -212,7 +198,7 @@ def test_runs_that_were_exchanged_are_made_again_whatever_the_clock_says(copy):
     for number, path in enumerate(sorted(copy.glob("results/**/*.*"))):
         day = 86_400 * (1 if number % 2 else -400)
         os.utime(path, (path.stat().st_mtime + day,) * 2)
-    assert would_run(copy) == {name for name in RUNS if name.endswith("/1")} | ALL
+    assert would_run(copy) == names(PLAN, "train", "evaluate", seed=1) | SHOWN
 
 
 def test_a_csv_of_metrics_that_was_edited_is_made_again(copy):
@@ -220,7 +206,7 @@ def test_a_csv_of_metrics_that_was_edited_is_made_again(copy):
     was = path.stat()
     path.write_text(path.read_text().replace("fedem", "fedam"))
     os.utime(path, ns=(was.st_mtime_ns,) * 2)
-    assert would_run(copy) == ALL
+    assert would_run(copy) == SHOWN
 
 
 def test_a_copy_of_results_costs_nothing(copy):
@@ -234,7 +220,7 @@ def test_a_copy_of_results_costs_nothing(copy):
     assert would_run(copy) == set()
     (copy / "away").rename(copy / "data/raw")
     (copy / PLAN.path("evaluation", **RUN)).unlink()
-    assert would_run(copy) == {"evaluate digits/fedem/1"} | ALL
+    assert would_run(copy) == {"evaluate pfedmm/digits/fedem/1"} | SHOWN
 
 
 def test_every_stage_whose_results_are_read_says_of_what_they_are():

@@ -11,6 +11,7 @@ from importlib import metadata
 
 import pytest
 import torch
+from workflow import python
 
 from fedlib import errors
 from fedlib.errors import ConfigError
@@ -165,9 +166,7 @@ def test_an_interrupt_that_nobody_catches_is_a_line_and_other_errors_keep_their_
         ("KeyboardInterrupt", -signal.SIGINT, r"error: interrupted\n"),
         ("KeyError('x')", 1, r"Traceback .*KeyError: 'x'\n"),
     ):
-        done = subprocess.run(
-            [sys.executable, "-c", script.format(error)], cwd=ROOT, capture_output=True, text=True
-        )
+        done = python("-c", script.format(error))
         assert done.returncode == status and re.fullmatch(said, done.stderr, re.DOTALL)
 
 
@@ -183,7 +182,7 @@ except KeyboardInterrupt:
 os.kill(os.getpid(), signal.SIGINT)
 print("and cleaned up")
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    done = python("-c", script)
     assert (done.stdout, done.stderr) == ("interrupted\nand cleaned up\n", "")
 
 
@@ -205,6 +204,5 @@ with scheduler._lock:
 os.kill(os.getpid(), signal.SIGTERM)
 print(command.STOPPING.is_set())
 """
-    words = [sys.executable, "-c", script]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = python("-c", script, timeout=60)
     assert (done.stdout, done.stderr) == ("interrupted\nTrue\n", "")

@@ -3,15 +3,13 @@
 import errno
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from workflow import python
 
 from fedlib import files
 from fedlib.files import atomic, write_text
-from fedlib.workflow.provenance import ROOT
 
 
 def test_an_exception_leaves_the_old_file_and_no_other(tmp_path):
@@ -35,7 +33,7 @@ with atomic({str(file)!r}) as temporary:
     temporary.write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == -signal.SIGKILL
+    assert python("-c", script).returncode == -signal.SIGKILL
     [left] = {*tmp_path.iterdir()} - {*others}
     assert left.read_text() == "half"
     write_text(file, "whole")

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import commands
-import dry_runs
 import pytest
 import workflow
 import yaml
+from dry_runs import names, would_run
 
 from fedlib.workflow import freshness
 from fedlib.workflow.layout import RESULTS, STAGES
@@ -22,27 +22,8 @@ DECLARATION = f"fedlib/papers/{PAPER}/__init__.py"
 PLAN = commands.smoke_plan()
 
 
-def names(plan: Plan, *stages: str, **wildcards: object) -> set[str]:
-    """The plan's jobs of these stages that have these wildcards: {"table pfedmm/main", ...}."""
-    return {
-        name(stage, job)
-        for stage, job in plan.jobs()
-        if stage in stages and all(job.get(key, value) == value for key, value in wildcards.items())
-    }
-
-
-def name(rule: str, wildcards: dict) -> str:
-    job = "/".join(str(wildcards[key]) for key in STAGES[rule])
-    return f"{rule} {job}{wildcards.get('replicate', '')}"
-
-
 RUNS = ("train", "evaluate")
 FEDEM = names(PLAN, *RUNS, label="fedem") | names(PLAN, *SHOWING)
-
-
-def would_run(folder, *arguments: str) -> set[str]:
-    """What a dry run says that would run."""
-    return {name(job.rule, job.wildcards) for job in dry_runs.planned(folder, *arguments)}
 
 
 def append(folder, file: str, text: str) -> None:

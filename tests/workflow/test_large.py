@@ -6,7 +6,6 @@ each. docs/reliability.md has its table.
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -73,10 +72,8 @@ def plan() -> Plan:
 
 def run(folder: Path, words: list[str]) -> Took:
     """What a command took that has to end well."""
-    aside = [sys.executable, "-S", "-c", ASIDE, "took.json", *words]
-    ended = subprocess.run(
-        aside, cwd=folder, env=workflow.environment(), capture_output=True, text=True
-    )
+    given = {"cwd": folder, "env": workflow.environment()}
+    ended = workflow.python("-S", "-c", ASIDE, "took.json", *words, **given)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return Took(**json.loads((folder / "took.json").read_text()))
 

@@ -3,8 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tomllib
 import zipfile
 
@@ -24,8 +22,7 @@ PINNED_ONLY = {"contourpy"}  # in requirements/main.in for one version on every 
 
 def pip(*arguments):
     """Run pip without a network."""
-    command = [sys.executable, "-m", "pip", *arguments, "--no-deps", "--no-index", "-q"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = workflow.python("-m", "pip", *arguments, "--no-deps", "--no-index", "-q", cwd=None)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -49,13 +46,8 @@ def outside(wheel, tmp_path_factory):
 
     def run(code):
         changes = {"PYTHONPATH": str(folder / "installed"), "XDG_CACHE_HOME": str(folder)}
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=folder,
-            env=os.environ | changes | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"},
-            capture_output=True,
-            text=True,
-        )
+        changes |= {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
+        done = workflow.python("-c", code, cwd=folder, env=os.environ | changes)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 

@@ -4,13 +4,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from conftest import LOCAL, toy_paper, toy_run
+from workflow import python
 
 from fedlib import models
 from fedlib.data.build import check as cut
@@ -208,13 +208,8 @@ class Loud(FedAvg):
 def test_a_users_file_may_print_and_assert(tmp_path, most, answer):
     (tmp_path / "loud.py").write_text(METHOD.format(most=most))
     spec = run(method=str(tmp_path / "loud.py")).spec(0).to_json() | {"groups": []}
-    done = subprocess.run(
-        [sys.executable, ROOT / preflight.SCRIPT],
-        input=json.dumps([("train", spec)]),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    asked = json.dumps([("train", spec)])
+    done = python(ROOT / preflight.SCRIPT, cwd=tmp_path, input=asked, check=True)
     assert json.loads(done.stdout) == [[answer, True]] and "loaded" in done.stderr
 
 

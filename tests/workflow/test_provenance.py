@@ -1,15 +1,13 @@
 import ast
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from workflow import python
 
 from fedlib import run_spec
 from fedlib.errors import StaleCodeError
 from fedlib.workflow import provenance
-from fedlib.workflow.provenance import ROOT
 
 
 @pytest.fixture
@@ -249,7 +247,7 @@ def test_a_job_that_loads_what_was_not_declared_fails():
         "provenance.assert_covered('fedlib.spec')\n"
         "provenance.assert_covered('fedlib')"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    done = python("-c", script)
     assert "line 5" in done.stderr
     assert (
         "undeclared code dependency " in done.stderr and " fedlib.spec.contrasts, " in done.stderr

@@ -1,14 +1,11 @@
 """What is imported: most of a short job's time is the import of packages that it may not need."""
 
-import subprocess
-import sys
-
 import pytest
 import stages
 from support import only_in_ci
+from workflow import python
 
 from fedlib.results import RunResult
-from fedlib.workflow.provenance import ROOT
 
 COMPILERS = ("torch._dynamo", "torch._inductor", "sympy", "triton")
 OTHERS = ("torchvision", "pandas", "pyarrow", "scipy", "matplotlib")
@@ -17,8 +14,7 @@ OTHERS = ("torchvision", "pandas", "pyarrow", "scipy", "matplotlib")
 def loaded(program: str) -> set[str]:
     """Names in `sys.modules` after a Python program."""
     program += "\nimport sys; print('\\n', *sys.modules)"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = python("-c", program, timeout=120)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split())
 

@@ -5,9 +5,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import dry_runs
 import pytest
 import workflow
+from commands import smoke_plan
+from dry_runs import names, would_run
 from support import only_in_ci
 
 from fedlib import seals
@@ -17,6 +18,7 @@ from fedlib.report import packs
 from fedlib.report.pages.origin import attributes
 from fedlib.results import RunResult
 from fedlib.workflow import command
+from fedlib.workflow.plan import SHOWING
 
 RESULTS = "results/demo-smoke"
 RUNS, TABLE = "runs/pfedmm/digits", f"{RESULTS}/tables/pfedmm/main.csv"
@@ -61,13 +63,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def remaining(folder: Path) -> set[tuple]:
-    """The rules of the jobs that are left, with the label and seed of those of runs."""
-    jobs = dry_runs.planned(folder)
-    return {(job.rule, *(job.wildcards.get(x) for x in ("label", "seed"))) for job in jobs}
-
-
-SHOWING = {(rule, None, None) for rule in ("metrics", "table", "figure", "report")}
+SHOWN = names(smoke_plan(), *SHOWING)
 
 
 def test_runs_are_taken_and_tables_are_those_of_where_they_were_made(
@@ -77,7 +73,7 @@ def test_runs_are_taken_and_tables_are_those_of_where_they_were_made(
     workflow.mark_interrupted(whole, f"{RESULTS}/{RUNS}/fedem/seed1/evaluation.h5")
     assert taken() == 0
     assert ": 4 taken" in capsys.readouterr().out
-    assert remaining(whole) == SHOWING
+    assert would_run(whole) == SHOWN
     done = workflow.snakemake(whole, TABLE, *workflow.smoke())
     assert done.returncode == 0, done.stdout[-3000:]
     assert (whole / TABLE).read_bytes() == (finished / TABLE).read_bytes()
@@ -86,8 +82,8 @@ def test_runs_are_taken_and_tables_are_those_of_where_they_were_made(
     assert ": 4 here already" in capsys.readouterr().out
     assert times == {path: path.stat().st_mtime_ns for path in whole.rglob("*.h5")}
     (whole / RESULTS / RUNS / "fedem/seed1/evaluation.h5").unlink()
-    trained = {job for job in remaining(whole) if job[0] == "train"}
-    assert trained == {("train", "fedem", "1")}  # for its weights
+    trained = {job for job in would_run(whole) if job.startswith("train ")}
+    assert trained == {"train pfedmm/digits/fedem/1"}  # for its weights
 
 
 def changed(path: Path, **changes) -> None:
@@ -150,7 +146,7 @@ def test_a_run_of_other_code_counts_as_one_of_this_code_and_keeps_its_record(who
     changed(history, provenance={"code": "0" * 16, "commit": "abc"})
     read = seals.contents(f"{RESULTS}/shards/pfedmm/digits.json", history)
     changed(evaluation, provenance={"inputs_sha256": read})
-    assert taken() == 0 and remaining(whole) == SHOWING
+    assert taken() == 0 and would_run(whole) == SHOWN
     provenance, _ = attributes(whole / RESULTS / RUNS / "fedavg/seed0/history.h5")
     assert (provenance["code"], provenance["commit"]) == ("0" * 16, "abc")
     assert RunResult.load(whole / RESULTS / RUNS / "fedavg/seed0/evaluation.h5").round

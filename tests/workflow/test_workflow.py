@@ -45,13 +45,8 @@ def fresh(tmp_path_factory):
 
 def fedlib(folder, *arguments: str, **changes: str) -> subprocess.CompletedProcess:
     """What `python -m fedlib` does in another checkout."""
-    return subprocess.run(
-        [sys.executable, "-m", "fedlib", *arguments],
-        cwd=folder,
-        env=workflow.environment(**changes),
-        capture_output=True,
-        text=True,
-    )
+    given = {"cwd": folder, "env": workflow.environment(**changes)}
+    return workflow.python("-m", "fedlib", *arguments, **given)
 
 
 # --- Text -----------------------------------------------------------------------------------------
