@@ -357,7 +357,7 @@ def _made(
             one_of_several = str(x.type).startswith("tuple") and isinstance(tasks, Task)
             further[x.name] = (tasks,) if one_of_several else tasks
     with _in_one_line(f"{kind.__name__}: "):
-        made = build.made(kind, **{**own, **further})
+        made = build.construct(kind, **{**own, **further})
     build.refuse_parts(made, data)
     return made
 

@@ -153,12 +153,13 @@ def build_method(
         for what, given in (("hyper-parameters", spec.params), ("modules", modules)):
             if unknown := sorted(given.keys() - known):
                 raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
-        return made(kind, task=task, local=solvers.from_spec(spec.local), **modules, **spec.params)
+        local = solvers.from_spec(spec.local)
+        return construct(kind, task=task, local=local, **modules, **spec.params)
     except SENSELESS as error:
         raise ConfigError(f"method {spec.method}: {_text(error)}") from error
 
 
-def made(kind: type[Method], **own: Any) -> Method:
+def construct(kind: type[Method], /, **own: Any) -> Method:
     """A method of a class, with its `own` fields; raises an error if it breaks its contract.
 
     The task of a user's method knows the buffers of all modules: `fit` trains none of them. Methods
