@@ -20,6 +20,7 @@ from client to client; here each client has its own solver. To average the cohor
 paper, a run needs the `aggregation` "renormalised".
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
@@ -41,7 +42,8 @@ from fedlib.tree import Rows
 
 EXPERTS = 2  # the global and the local expert
 FIXED = "fixed:"  # prefix of a gate_mode, before the weight of the global expert
-MODES = {"global_only": 1.0, "local_only": 0.0}  # weight of the global expert by gate_mode
+# Weight of the global expert by gate_mode; None where the gate gives it.
+MODES = {"learned": None, "global_only": 1.0, "local_only": 0.0}
 
 Model = dict[str, Params]  # {"small": theta_k, "large": omega_k, "gate": phi_k} of ONE client
 
@@ -100,18 +102,15 @@ class PFedMoE(PrivateModels):
     def fixed_weight(self) -> float | None:
         """Weight of the global expert for every input; None if the gate is learned."""
         mode = self.gate_mode
-        if mode == "learned":
-            return None
-        try:
-            weight = MODES[mode] if mode in MODES else float(mode.removeprefix(FIXED))
-        except ValueError:
-            weight = -1.0
-        if not 0 <= weight <= 1 or not (mode in MODES or mode.startswith(FIXED)):
-            known = ["learned", *MODES]
-            raise ValueError(
-                f"gate_mode must be one of {known} or '{FIXED}<weight in [0, 1]>', got {mode!r}"
-            )
-        return weight
+        if mode in MODES:
+            return MODES[mode]
+        with suppress(ValueError):  # of a weight that is no number
+            weight = float(mode.removeprefix(FIXED))
+            if mode.startswith(FIXED) and 0 <= weight <= 1:
+                return weight
+        raise ValueError(
+            f"gate_mode must be one of {[*MODES]} or '{FIXED}<weight in [0, 1]>', got {mode!r}"
+        )
 
     @cached_property
     def joint(self) -> JointTask:
