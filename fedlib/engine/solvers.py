@@ -111,11 +111,11 @@ class Solver:
         """
         raise NotImplementedError
 
-    def step(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> tuple:
+    def step(self, params: dict, grads: dict, buffers: Tree, lr: Rate) -> tuple:
         """(params, buffers) of ONE client after clipping and `step_`; changes no argument."""
         buffers = moved(buffers, tree.leaves(params)[0].device)  # they may be in host memory
         params, buffers = tree.clone((params, buffers))
-        self.step_(params, self.clipped(grads), buffers, lr, scale)
+        self.step_(params, self.clipped(grads), buffers, lr, {})
         return params, buffers
 
     def clipped(self, grads: dict, stacked: bool = False) -> dict:

@@ -96,8 +96,10 @@ class AFL(Method):
         """
 
         def step(carry: tuple, w: Params, own: Tensor, batch: Batch) -> tuple:
+            *_, statistics = carry
+
             def loss(w: Params) -> tuple[Tensor, Params]:
-                renewed = tree.clone(carry[2])  # the forward pass changes it in place
+                renewed = tree.clone(statistics)  # the forward pass changes them in place
                 return self.task.loss(tree.merge(w, renewed), batch), renewed
 
             gradient, (value, renewed) = grad_and_value(loss, has_aux=True)(w)
@@ -121,7 +123,7 @@ class AFL(Method):
     ) -> tuple[Params, Memory]:
         """One step of the server's solver."""
         lr = self.local.rates(server.epochs, round)[0, 0].to(self.task.dtype)
-        w, buffers = self.local.step(w, gradient, server.buffers[0], lr, {})
+        w, buffers = self.local.step(w, gradient, server.buffers[0], lr)
         return w, Memory(Rows((buffers,)), server.epochs + 1)
 
     def shares(self, cohort: Cohort) -> Tensor:
