@@ -205,6 +205,11 @@ class Task:
         return len(last)
 
     @property
+    def num_labels(self) -> int:
+        """L; a single output is the logit of the second of two labels."""
+        return max(2, self.num_outputs)
+
+    @property
     def num_features(self) -> int:
         """F, the number of inputs of the head's first matrix; ValueError if it has no matrix."""
         head = dict(self._training.head.named_parameters())

@@ -135,7 +135,7 @@ class FedMix(PooledMixture):
     @cached_property
     def num_rows(self) -> int:
         """R, rows of the table: labels or values of the side information."""
-        return self.num_sides or max(2, self.task.num_outputs)  # a single logit is of two classes
+        return self.num_sides or self.task.num_labels
 
     def init(self, num_clients: int, seed: int) -> State:
         """New experts; the table and all gates uniform."""

@@ -178,7 +178,7 @@ class FedMoE(TrainedMixture):
         main, models = rest[: self.num_main], rest[self.num_main :]
         model = self.assembled(tree.stack(routed), tree.stack(main) if main else {}, seed, keys[0])
         trained = self.mixture_task.trainable(self.trained_part(model))
-        number, rows = model["alpha"], len(self.log_rounds)
+        number, rows, labels = model["alpha"], len(self.log_rounds), self.task.num_labels
         best = chosen.start({name: model[name] for name in PREDICTS})
         return State(
             drawn_in_turn(models, num_clients),
@@ -186,7 +186,7 @@ class FedMoE(TrainedMixture):
             self.local.memory(self.task.trainable(ours), num_clients),
             self.server.memory(trained, num_clients),
             best,
-            Log(number.new_zeros(rows, self.num_labels, self.num_routed), number.new_zeros(rows)),
+            Log(number.new_zeros(rows, labels, self.num_routed), number.new_zeros(rows)),
             dict.fromkeys(self.top, best),
         )
 
@@ -289,19 +289,14 @@ class FedMoE(TrainedMixture):
 
         def by_class() -> Tensor:
             y = data.y[data.owned("train", int(probe.host_ids[0]))]
-            mass = server_mixture.class_mass(query, y, self.num_labels).T
-            count = torch.bincount(y.long(), minlength=self.num_labels).clamp(min=1)
+            mass = server_mixture.class_mass(query, y, self.task.num_labels).T
+            count = torch.bincount(y.long(), minlength=self.task.num_labels).clamp(min=1)
             return mass / count[:, None]
 
         return Log(
             tables.tabulated(log.tables, *after, by_class),
             tables.tabulated(log.table_alphas, *after, lambda: model["alpha"]),
         )
-
-    @property
-    def num_labels(self) -> int:
-        """L; a single logit means two labels."""
-        return max(2, self.task.num_outputs)
 
     def start_warm(self, state: State, cohort: Cohort) -> State:
         """The warm start: all have the expert that the server trained; new clients download it."""
