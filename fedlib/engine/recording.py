@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fedlib import tree
+
 aten = torch.ops.aten
 # Operations whose result equals their argument, because there is no autograd to detach from.
 SAME = {aten.detach.default, aten.alias.default}
@@ -245,11 +247,5 @@ def _quick(op: torch._ops.OpOverload) -> Callable:
 
 
 def tensors(x: object) -> list[Tensor]:
-    """All tensors in an argument or a result."""
-    if isinstance(x, Tensor):
-        return [x]
-    if isinstance(x, dict):
-        x = x.values()
-    elif not isinstance(x, list | tuple):
-        return []
-    return [tensor for y in x for tensor in tensors(y)]
+    """All tensors in nested dicts, tuples and lists, such as the arguments of an operation."""
+    return [leaf for leaf in tree.leaves(x) if isinstance(leaf, Tensor)]
