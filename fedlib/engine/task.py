@@ -365,18 +365,13 @@ def _hollow(module: nn.Module) -> nn.Module:
 
     Tied parameters stay tied.
     """
-    hollow: dict[Tensor, Tensor] = {}
-    for part in module.modules():
-        for where in (part._parameters, part._buffers):
-            for name, value in where.items():
-                fixed = value is None or isinstance(value, functional.Fixed)
-                if fixed or not value.is_floating_point():
-                    continue
-                if value not in hollow:
-                    shape = value.detach().to("meta")
-                    trained = isinstance(value, nn.Parameter)
-                    hollow[value] = nn.Parameter(shape, False) if trained else shape
-                where[name] = hollow[value]
+    for spots in functional.places(module).values():
+        where, key = spots[0]
+        hollow = where[key].detach().to("meta")
+        if isinstance(where[key], nn.Parameter):
+            hollow = nn.Parameter(hollow, False)
+        for where, key in spots:
+            where[key] = hollow
     return module
 
 
