@@ -239,8 +239,7 @@ class Tally:
 def split_cohort(cohort: Cohort, numbers: int) -> list[Cohort]:
     """`cohort` in parts, in order; `numbers` for each client of a part fit into `FINAL_BYTES`."""
     size = max(1, FINAL_BYTES // (cohort.task.dtype.itemsize * numbers)) if numbers else cohort.size
-    positions = np.arange(cohort.size)
-    return [cohort.some(positions[i : i + size]) for i in range(0, cohort.size, size)]
+    return [cohort.some(slice(i, i + size)) for i in range(0, cohort.size, size)]
 
 
 def client_facts(cohort_of: CohortOf) -> dict[str, np.ndarray]:
