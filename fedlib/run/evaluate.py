@@ -1,7 +1,7 @@
 """The evaluation of a trained state, under the requested protocols and on the requested splits."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -99,29 +99,39 @@ def final(
         everyone = cohort_of(group) if group in method.protocols else None
         if everyone is None:
             continue
-        federation = everyone.data.federation
-        splits = scored_splits(views, method, federation, group)
-        finalists = np.isin(everyone.host_ids, method.finalists(federation, group)).nonzero()[0]
-        for protocols, cohort in (
-            (method.protocols[group], everyone),
-            (method.final_protocols.get(group, {}), everyone.some(finalists)),
-        ):
-            only = protocols.keys() & splits.keys()
-            for part in split_cohort(cohort, method.personal_numbers()) if only else ():
-                ready = prepare(method, state, part, group, only, partial(tally.count, part))
-                for personals in scoring.in_sets(method, ready):
-                    tested = {p: own for p, own in personals.items() if "test" in splits[p]}
-                    for protocol, personal in tested.items():
-                        tally.measure(part, method.measure(protocol, personal, part))
-                        if predictions:
-                            view = View(group, protocol, "test")
-                            tally.keep(view, predict(method, personal, part, "test"))
-                    own = scoring.scored(method, personals, part, group, splits)
-                    shared = scored_shared(method, personals, part, everyone, group, splits)
-                    tally.add(part, chain(own, shared), report)
+        splits = scored_splits(views, method, everyone.data.federation, group)
+        for part, names in _parts(method, everyone, group, splits.keys()):
+            ready = prepare(method, state, part, group, names, partial(tally.count, part))
+            for personals in scoring.in_sets(method, ready):
+                tested = {p: own for p, own in personals.items() if "test" in splits[p]}
+                for protocol, personal in tested.items():
+                    tally.measure(part, method.measure(protocol, personal, part))
+                    if predictions:
+                        view = View(group, protocol, "test")
+                        tally.keep(view, predict(method, personal, part, "test"))
+                own = scoring.scored(method, personals, part, group, splits)
+                shared = scored_shared(method, personals, part, everyone, group, splits)
+                tally.add(part, chain(own, shared), report)
     seen = cohort_of("seen")
     diagnostics = contract.diagnostics(method, state, seen.data.federation.num_clients)
     return tally.result(seen.round, diagnostics | client_facts(cohort_of))
+
+
+def _parts(
+    method: Method, everyone: Cohort, group: str, wanted: Set[str]
+) -> Iterator[tuple[Cohort, Set[str]]]:
+    """(some of the clients of `group`, protocols for which to prepare them), part by part.
+
+    All clients are prepared for the `wanted` of `protocols`, then the finalists for those of
+    `final_protocols`.
+    """
+    finalists = method.finalists(everyone.data.federation, group)
+    last = everyone.some(np.isin(everyone.host_ids, finalists).nonzero()[0])
+    later = method.final_protocols.get(group, {})
+    for protocols, cohort in ((method.protocols[group], everyone), (later, last)):
+        if names := protocols.keys() & wanted:
+            for part in split_cohort(cohort, method.personal_numbers()):
+                yield part, names
 
 
 def prepare(
@@ -251,8 +261,14 @@ def client_facts(cohort_of: CohortOf) -> dict[str, np.ndarray]:
 
 
 def shared_owners(federation: Federation, ids: np.ndarray) -> np.ndarray:
-    """Owners of the test examples that the clients `ids` share: these clients, or the server."""
-    return next((x for x in (ids, federation.ids("server")) if federation.test.sizes[x].any()), [])
+    """Owners of the test examples that the clients `ids` share: these clients, or the server.
+
+    Nobody, if neither has test examples.
+    """
+    for owners in (ids, federation.ids("server")):
+        if federation.test.sizes[owners].any():
+            return owners
+    return ids[:0]
 
 
 def evaluate_state(
