@@ -39,10 +39,10 @@ class Memory(NamedTuple):
         )
         return Memory(empty, torch.full_like(self.epochs, int(self.epochs.max())))
 
-    def renewed(self, clients: list[int], buffers: Rows | None, epochs: int) -> "Memory":
-        """This memory after `epochs` more epochs of `clients`, with new `buffers` unless None."""
+    def renewed(self, clients: list[int], buffers: Rows | tuple, epochs: int) -> "Memory":
+        """This memory after `epochs` more epochs of `clients`; `buffers` is () without momenta."""
         rows = list(self.buffers)
-        for client, row in zip(clients, buffers or (), strict=buffers is not None):
+        for client, row in zip(clients, buffers, strict=bool(buffers)):
             rows[client] = row
         done = self.epochs.clone()
         done[clients] += epochs
