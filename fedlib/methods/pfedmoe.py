@@ -148,14 +148,9 @@ class PFedMoE(PrivateModels):
         return State(cohort.average(trained["small"], state.small), models, memory)
 
     def loss(self, model: Model, task: Task, batch: Batch) -> Tensor:
-        """Cross-entropy of the mixture, the only loss term -> []"""
-        return batch.mean(nll(self.log_probs(model, task, batch), batch.y, task.class_weights))
-
-    def log_probs(self, model: Model, task: Task, batch: Batch) -> Tensor:
-        """Log-probabilities of the client's header on the mixed representation -> [B, L]"""
-        _, head = task.split(model["large"])
-        mixed = mix(self.weights(model["gate"], batch), *self.representations(model, task, batch))
-        return log_probs(task.head_logits(head, mixed, batch))
+        """Cross-entropy of p, see `decide`; the only loss term -> []"""
+        predicted = self.predict({"model": model, "task": task}, batch)
+        return batch.mean(nll(predicted, batch.y, task.class_weights))
 
     def weights(self, gate: Params, batch: Batch) -> Tensor:
         """Weights a_G and a_F of the global and the local expert -> [B, 2]"""
@@ -164,11 +159,6 @@ class PFedMoE(PrivateModels):
         # Of the model's type: inputs may be tokens, which are integers.
         ones = batch.x.new_ones(len(batch.x), dtype=self.task.dtype)
         return torch.stack([self.fixed_weight * ones, (1 - self.fixed_weight) * ones], dim=-1)
-
-    def representations(self, model: Model, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
-        """r_G and r_F, the representations of both experts -> [B, F] each"""
-        body, _ = task.split(model["large"])
-        return self.task.features(model["small"], batch), task.features(body, batch)
 
     # -- evaluation -------------------------------------------------------------------
 
@@ -238,8 +228,9 @@ class PFedMoE(PrivateModels):
 
     def all_representations(self, model: Model, task: Task, batch: Batch) -> Tensor:
         """r_G, r_F and r of every example -> [B, 3, F]"""
-        pair = self.representations(model, task, batch)
-        return torch.stack([*pair, mix(self.weights(model["gate"], batch), *pair)], dim=1)
+        weights, own = self.outputs({"model": model, "task": task}, batch)
+        shared = self.task.features(model["small"], batch)
+        return torch.stack([shared, own, mix(weights, shared, own)], dim=1)
 
     def _prepared(self, state: State, cohort: Cohort, served: list[bool]) -> dict[str, Any]:
         """The clients' models, with the server's small extractor for those `served`."""
