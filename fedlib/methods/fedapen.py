@@ -121,7 +121,7 @@ class FedAPEN(MutualLearning):
         lam = self.learn_lam(state.lam[cohort.ids], models, held_out)
         trained, memory = self.fit(rest, models, state.memory, lam)
         small = cohort.collect(trained["small"])
-        trained["small"] = Rows(tree.clone(tree.take(small, c)) for c in range(cohort.size))
+        trained["small"] = Rows(map(tree.clone, tree.unstack(small)))
         models = cohort.put(state.models, trained)
         return State(plain_mean(small), models, cohort.put(state.lam, lam), memory)
 
