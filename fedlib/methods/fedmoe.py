@@ -34,7 +34,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.methods.base import Range, Uniform
-from fedlib.methods.gated_mixture import PREDICTS, Model
+from fedlib.methods.gated_mixture import Model, predictor
 from fedlib.methods.parts import chosen, relevance, server_mixture, tables
 from fedlib.methods.parts.chosen import Chosen
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained
@@ -179,7 +179,7 @@ class FedMoE(TrainedMixture):
         model = self.assembled(tree.stack(routed), tree.stack(main) if main else {}, seed, keys[0])
         trained = self.mixture_task.trainable(self.trained_part(model))
         number, rows, labels = model["alpha"], len(self.log_rounds), self.task.num_labels
-        best = chosen.start({name: model[name] for name in PREDICTS})
+        best = chosen.start(predictor(model))
         return State(
             drawn_in_turn(models, num_clients),
             model,
