@@ -1,10 +1,9 @@
 """The evaluation of a trained state, under the requested protocols and on the requested splits."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,23 +56,6 @@ def score_shared(method: Method, personal: Any, cohort: Cohort, everyone: Cohort
     return ClientScores(correct, count, loss / np.maximum(count, 1))
 
 
-def scored_shared(
-    method: Method,
-    personals: Mapping[str, Any],
-    cohort: Cohort,
-    everyone: Cohort,
-    group: str,
-    splits: Mapping[str, Container[str]],
-) -> Iterator[tuple[View, ClientScores]]:
-    """`score_shared` under the protocols whose `splits` include `SHARED`."""
-    for protocol, personal in personals.items():
-        if SHARED in splits[protocol]:
-            view = View(group, protocol, SHARED)
-            scores = score_shared(method, personal, cohort, everyone)
-            scoring.check_finite(view, scores, cohort)
-            yield view, scores
-
-
 def final(
     method: Method,
     state: Any,
@@ -109,9 +91,11 @@ def final(
                     if predictions:
                         view = View(group, protocol, "test")
                         tally.keep(view, predict(method, personal, part, "test"))
-                own = scoring.scored(method, personals, part, group, splits)
-                shared = scored_shared(method, personals, part, everyone, group, splits)
-                tally.add(part, chain(own, shared), report)
+                tally.add(part, scoring.scored(method, personals, part, group, splits), report)
+                for protocol, personal in personals.items():
+                    if SHARED in splits[protocol]:
+                        found = score_shared(method, personal, part, everyone)
+                        tally.add(part, [(View(group, protocol, SHARED), found)], report)
     seen = cohort_of("seen")
     diagnostics = contract.diagnostics(method, state, seen.data.federation.num_clients)
     return tally.result(seen.round, diagnostics | client_facts(cohort_of))
@@ -209,8 +193,13 @@ class Tally:
         found: Iterable[tuple[View, ClientScores]],
         report: Callable[[str], None],
     ) -> None:
-        """Add the scores of a part of the views' clients, and report each."""
+        """Add the scores of a part of the views' clients, and report each.
+
+        Raises:
+          DivergedError: for a loss that is not finite.
+        """
         for view, scores in found:
+            scoring.check_finite(view, scores, cohort)
             self.parts.setdefault(view, []).append((cohort.host_ids, scores))
             right = scores.correct.sum() / max(scores.count.sum(), 1)
             report(f"{'/'.join(view)}: {right:.1%} right, {cohort.size} clients")
