@@ -94,6 +94,10 @@ class Task:
         """This task as an instance of `kind`, a subclass with the further fields `more`."""
         return kind(**{field.name: getattr(self, field.name) for field in fields(Task)}, **more)
 
+    def for_module(self, build: Callable[[], nn.Module]) -> "Task":
+        """The task of another module, on this one's device, in its dtype and precision."""
+        return Task(build, self.dtype, self.device, precision=self.precision)
+
     def moved(self, device: torch.device, dtype: torch.dtype) -> Self:
         """This task elsewhere, in float32 where its precision is not possible."""
         if (device, dtype) == (self.device, self.dtype):

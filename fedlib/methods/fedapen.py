@@ -144,7 +144,7 @@ class FedAPEN(MutualLearning):
     @cached_property
     def weighing(self) -> Task:
         """The task of a cohort that trains no model: batches may be padded or of one example."""
-        return replace(self.task, build=nn.Identity, pretrained={}, class_weights=None)
+        return self.task.for_module(nn.Identity)
 
     def outputs(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
         """Logits of both models -> [B, 2, L]"""
