@@ -128,11 +128,9 @@ class AFL(Method):
 
     def shares(self, cohort: Cohort) -> Tensor:
         """Initial lambda: each seen client's share of the training examples."""
-        federation = cohort.data.federation
-        seen, sizes = federation.ids("seen"), federation.train.sizes
-        shares = torch.zeros(federation.num_clients, dtype=self.task.dtype)
-        shares[seen] = torch.from_numpy(sizes[seen] / sizes[seen].sum()).to(self.task.dtype)
-        return shares.to(self.task.device)
+        seen = cohort.seen()
+        shares = (seen.num_examples / seen.num_examples.sum()).to(self.task.dtype)
+        return seen.put(shares.new_zeros(cohort.data.federation.num_clients), shares)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The server's model, for seen and unseen clients."""
