@@ -220,7 +220,7 @@ class Shape:
 def _with_scratch(x: Tensor) -> Tensor:
     """A buffer for `x` [C, ...] -> [C + 1, ...]; a single row if `x` is broadcast.
 
-    A value that is no tensor is part of the program, and stays.
+    A value that is not a tensor is part of the program, and stays.
     """
     if not isinstance(x, Tensor):
         return x

@@ -201,7 +201,7 @@ class Simulation:
         return state, record.result(self, state)
 
     def _room(self, before: int | None, report: Callable[[str], None]) -> int | None:
-        """For how many clients at a time the GPU has room; None for all. A change is reported."""
+        """The number of clients for which the GPU has room, None for all; reports a change."""
         now = self.executor.notes.get("chunk_halved_to")
         if now != before:
             report(
