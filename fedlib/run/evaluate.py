@@ -237,7 +237,8 @@ class Tally:
 
 def split_cohort(cohort: Cohort, numbers: int) -> list[Cohort]:
     """`cohort` in parts, in order; `numbers` for each client of a part fit into `FINAL_BYTES`."""
-    size = max(1, FINAL_BYTES // (cohort.task.dtype.itemsize * numbers)) if numbers else cohort.size
+    most = FINAL_BYTES // (cohort.task.dtype.itemsize * numbers) if numbers else cohort.size
+    size = max(1, most)  # there may be no client
     return [cohort.some(slice(i, i + size)) for i in range(0, cohort.size, size)]
 
 

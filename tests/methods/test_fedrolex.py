@@ -6,7 +6,6 @@ import pytest
 import torch
 from reference import learn, owned
 from support import TinyNet, assert_close, batch_of, cohort_of, sgd, tiny_task, toy_federation
-from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
 from fedlib import methods, tree
@@ -68,7 +67,7 @@ def test_in_as_many_rounds_as_units_every_unit_is_trained_equally_often():
 def test_a_parameter_may_be_a_single_number():
     def build(hidden):
         net = TinyNet(4, 3, hidden)
-        net.body.register_parameter("scale", nn.Parameter(torch.ones(())))
+        net.body.register_parameter("scale", torch.nn.Parameter(torch.ones(())))
         return net
 
     method = fedrolex(*(Task(partial(build, units)) for units in (WIDE, NARROW)))
