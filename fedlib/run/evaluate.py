@@ -28,11 +28,11 @@ SETTLE = "settle"  # name of the common part of final protocols, beside those of
 Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
 
 
-def predict(method: Method, personal: Any, cohort: Cohort, split: str) -> Predictions:
-    """Predictions of `cohort`'s clients, prepared as `personal`, for their examples of `split`."""
+def predict(method: Method, personal: Any, cohort: Cohort) -> Predictions:
+    """Predictions of `cohort`'s clients, prepared as `personal`, for their test examples."""
     federation = cohort.data.federation
-    found = cohort.score(method.predict, personal, split=split)
-    rows = [federation.split(split).of(client) for client in cohort.host_ids]
+    found = cohort.score(method.predict, personal, split="test")
+    rows = [federation.test.of(client) for client in cohort.host_ids]
     own = [log_probs[: len(mine)] for log_probs, mine in zip(found, rows, strict=True)]
     return Predictions(
         torch.cat(own).flatten(0, -2).float().cpu().numpy(),
@@ -89,8 +89,8 @@ def final(
                 for protocol, personal in tested.items():
                     tally.measure(part, method.measure(protocol, personal, part))
                     if predictions:
-                        view = View(group, protocol, "test")
-                        tally.keep(view, predict(method, personal, part, "test"))
+                        kept = tally.predicted.setdefault(View(group, protocol, "test"), [])
+                        kept.append(predict(method, personal, part))
                 tally.add(part, scoring.scored(method, personals, part, group, splits), report)
                 for protocol, personal in personals.items():
                     if SHARED in splits[protocol]:
@@ -203,10 +203,6 @@ class Tally:
             self.parts.setdefault(view, []).append((cohort.host_ids, scores))
             right = scores.correct.sum() / max(scores.count.sum(), 1)
             report(f"{'/'.join(view)}: {right:.1%} right, {cohort.size} clients")
-
-    def keep(self, view: View, predictions: Predictions) -> None:
-        """Add the predictions of a part of a view's clients."""
-        self.predicted.setdefault(view, []).append(predictions)
 
     def measure(self, cohort: Cohort, tensors: dict[str, Tensor]) -> None:
         """Add further numbers of the method for these clients."""
