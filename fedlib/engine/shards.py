@@ -14,7 +14,10 @@ def shares(federation: Federation, clients: np.ndarray, of: str, num: int) -> np
 
 
 def counts(federation: Federation, clients: np.ndarray, of: str, num: int) -> np.ndarray:
-    """Training examples of each client with each label or side information -> [C, num] int64
+    """Number of training examples of each client with each value -> [C, num] int64
+
+    Args:
+      of: "label" or "side", whose values are meant.
 
     Raises:
       DataError: as `Cohort.shares`.

@@ -26,7 +26,7 @@ class ClassStatistics(PrivateModels):
         """L; a single output means two classes."""
         return max(self.num_logits, 2)
 
-    def upload(self, trained: Rows, counts: Tensor, cohort: Cohort) -> Tensor:
+    def collect_means(self, trained: Rows, counts: Tensor, cohort: Cohort) -> Tensor:
         """Each client's mean of r over its examples of each class, sent if it has any: [C, L, F]
 
         Args:

@@ -81,7 +81,7 @@ class FedGH(ClassStatistics):
         start = replaced(own, cohort.broadcast(state.header))
         trained, memory = self.fit(cohort, start, state.memory)
         counts = class_means.counts(cohort, self.num_classes)
-        pairs = class_means.pairs(cohort, self.upload(trained, counts, cohort), counts > 0)
+        pairs = class_means.pairs(cohort, self.collect_means(trained, counts, cohort), counts > 0)
         header = server_sgd.train(
             self.header_loss, state.header, pairs, self.server_solver, cohort, "header"
         )

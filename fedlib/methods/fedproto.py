@@ -99,7 +99,7 @@ class FedProto(ClassStatistics):
         prototypes = class_means.send(cohort, state.prototypes, held)
         trained, memory = self.fit(cohort, own, state.memory, prototypes)
         after = state._replace(models=cohort.put(state.models, trained), memory=memory)
-        return after, self.upload(trained, counts, cohort), held
+        return after, self.collect_means(trained, counts, cohort), held
 
     def loss(self, model: Params, task: Task, prototypes: ClassMeans, batch: Batch) -> Tensor:
         """The client's loss plus the distance of its representations to the prototypes -> []"""
