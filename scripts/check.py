@@ -26,8 +26,8 @@ PASSING = ImportError, MemoryError, OSError  # reasons that may go away without 
 class Answer(NamedTuple):
     """What is wrong with a specification, as one line ("" if nothing), and whether that lasts.
 
-    It does not if it may change without an edit: a file is missing, or a library, without which
-    nothing is checked.
+    It does not last if it may go away without an edit, such as a missing file. Without a library
+    that is missing nothing is checked.
     """
 
     wrong: str

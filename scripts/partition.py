@@ -15,8 +15,8 @@ from fedlib.workflow import command, provenance
 
 def main() -> None:
     """Parse the arguments, build the federation, write it."""
-    made = {"shards": "HDF5 file to write", "manifest": "JSON file to write"}
-    parser = command.job_parser(__doc__, "federation (fedlib.spec.Data)", **made)
+    outputs = {"shards": "HDF5 file to write", "manifest": "JSON file to write"}
+    parser = command.job_parser(__doc__, "federation (fedlib.spec.Data)", **outputs)
     parser.add_argument("--raw", type=Path, default=Path("data/raw"), help="folder of raw files")
     args = parser.parse_args()
 

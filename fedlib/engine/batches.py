@@ -45,7 +45,7 @@ class Batches:
       order: [epochs * N] int64, positions in the client's shard, epoch after epoch.
       keys: one int64 per step, for dropout.
       steps: the mini-batches, in order.
-      examples: their number over all steps; one that comes up again counts again.
+      examples: number of examples in all steps; a repeated one counts again.
     """
 
     order: np.ndarray

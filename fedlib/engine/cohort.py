@@ -281,21 +281,21 @@ class Cohort:
         same = bool((rates == rates[0]).all()) and not self.executor.replays
         common = rates[0].tolist() if same else None
         rates = self.tensor(rates.to(self.task.dtype))
-        kept = memory is not None and any(memory.buffers)
+        has_momenta = memory is not None and any(memory.buffers)
         one_loss = self.executor.lift(lambda w, s, *args: loss(tree.merge(w, s), *args))
         step = descent(one_loss, local, common, lr_scale or {})
-        momenta = tree.take(memory.buffers, self.host_ids) if kept else ()
-        keep = scratch.keeper(momenta, len(memory.epochs), self.executor.notes) if kept else None
+        momenta = tree.take(memory.buffers, self.host_ids) if has_momenta else ()
+        keep = scratch.keeper(momenta, len(memory.epochs), self.executor.notes) if momenta else None
 
         def train(cut: slice) -> tuple[slice, Tree]:
             part, given = self.some(cut), tree.take((params, rates, momenta, per_client), cut)
             trained, losses, after = part._trained(step, *given, local=local, stream=stream)
-            what = returns(part, trained) if returns else trained
-            return cut, (what, losses, keep(after) if keep else ())
+            result = returns(part, trained) if returns else trained
+            return cut, (result, losses, keep(after) if keep else ())
 
-        what, losses, momenta = self._joined(train, params, streams=returns is not None)
+        result, losses, momenta = self._joined(train, params, streams=returns is not None)
         self.journal.add(self.host_ids, losses)
-        return what, memory and memory.renewed(clients, momenta if kept else None, local.epochs)
+        return result, memory and memory.renewed(clients, momenta, local.epochs)
 
     def _trained(self, step, params, rates, momenta, per_client, *, local, stream) -> tuple:
         """Trained parameters, mean losses [C] and momenta of these clients."""
@@ -375,6 +375,7 @@ class Cohort:
     # -- private ----------------------------------------------------------------------
 
     def _total(self, values: Tree, among: np.ndarray | None) -> Total:
+        """See `total`, which `returns` may name as `Cohort.total`, so subclasses override this."""
         refuse_others(values, self.size)
         return Total(values, self._sizes("train") * (1 if among is None else among))
 

@@ -94,7 +94,7 @@ def is_on(x: Tensor, device: torch.device) -> bool:
 
 
 def moved(values: Tree, device: torch.device) -> Tree:
-    """`values` on `device`; leaves that are there already or are no tensors stay as they are."""
+    """`values` on `device`; leaves that are there already or are not tensors stay as they are."""
     if all(is_on(x, device) for x in tree.leaves(values) if isinstance(x, Tensor)):
         return values
     return tree.map(lambda x: upload(x, device) if isinstance(x, Tensor) else x, values)

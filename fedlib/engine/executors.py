@@ -166,8 +166,7 @@ class Loop:
 
         # A model may not take an empty batch: it gets one only if nobody has an example.
         self._workers.visit(visit, _longest_first(sizes)[: max(1, np.count_nonzero(sizes))])
-        empty = next(part for part in parts if part is not None)[:0]
-        return pad([empty if part is None else part for part in parts], sizes)
+        return pad(parts, sizes)
 
 
 class Batched:
@@ -257,8 +256,7 @@ class Batched:
         having = np.flatnonzero(sizes)
         kinds = None if work.kinds is None else work.kinds[having]
         self._visit(score, [having[block] for block in self._blocks(sizes[having], kinds)])
-        empty = next(part for part in parts if part is not None)[:0]
-        return pad([empty if part is None else part for part in parts], sizes)
+        return pad(parts, sizes)
 
     def _score_block(self, work, fn, per_client, split, batch_size) -> Iterable[Tensor]:
         """Scores of the clients of one block, [N, ...] for each."""
@@ -319,7 +317,7 @@ class Batched:
             todo = [blocks[number]]
             while todo:
                 block = todo.pop()
-                if not _fits(fn, block):
+                if not _had_room(fn, block):
                     self.chunk = min(self.chunk or len(block), -(-len(block) // 2))
                     self.notes["chunk_halved_to"] = self.chunk
                     todo += np.array_split(block, 2)[::-1]
@@ -367,8 +365,8 @@ def _longest_first(costs: Sequence[int]) -> list[int]:
     return np.argsort(-np.asarray(costs, np.int64), kind="stable").tolist()
 
 
-def _fits(fn: Callable[[np.ndarray], None], block: np.ndarray) -> bool:
-    """Call `fn(block)`; False if the GPU has no room for it, but perhaps for a smaller block."""
+def _had_room(fn: Callable[[np.ndarray], None], block: np.ndarray) -> bool:
+    """Call `fn(block)`; False if the GPU had no room for it, but may have for a smaller block."""
     try:
         fn(block)
     except torch.OutOfMemoryError:

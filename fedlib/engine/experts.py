@@ -57,12 +57,11 @@ def each_expert(fn: Callable, experts: Tree) -> Tensor:
 
     Every expert draws its own dropout masks; those of expert 0 are a single model's.
     """
-    first = tree.leaves(experts)[0]
-    numbers = range(len(first))
     if ambient.experts_are_stacked():
-        stacked = torch.arange(len(numbers), device=first.device)
-        return vmap(_numbered(fn), out_dims=1)(stacked, experts)
-    outputs = [_numbered(fn)(e, x) for e, x in zip(numbers, tree.unstack(experts), strict=True)]
+        first = tree.leaves(experts)[0]
+        numbers = torch.arange(len(first), device=first.device)
+        return vmap(_numbered(fn), out_dims=1)(numbers, experts)
+    outputs = [_numbered(fn)(e, expert) for e, expert in enumerate(tree.unstack(experts))]
     return torch.stack(outputs, dim=1)
 
 

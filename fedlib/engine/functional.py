@@ -69,18 +69,18 @@ def _prepared(module: nn.Module) -> tuple[nn.Module, Places]:
     if module not in _local.prepared:
         tensors = [*module.parameters(), *module.buffers()]
         own = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
-        _local.prepared[module] = own, _places(own)
+        _local.prepared[module] = own, places(own)
     return _local.prepared[module]
 
 
-def _places(module: nn.Module) -> Places:
+def places(module: nn.Module) -> Places:
     """All places of each parameter and floating-point buffer; a tied one has several."""
-    names, places = {}, {}
+    names, found = {}, {}
     for prefix, part in module.named_modules():
         for where in (part._parameters, part._buffers):
             for key, value in where.items():
                 if value is None or not value.is_floating_point() or isinstance(value, Fixed):
                     continue
                 name = names.setdefault(id(value), f"{prefix}.{key}" if prefix else key)
-                places.setdefault(name, []).append((where, key))
-    return places
+                found.setdefault(name, []).append((where, key))
+    return found

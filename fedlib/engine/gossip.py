@@ -45,9 +45,11 @@ def connected_graph(num_clients: int, edge_probability: float, seed: int) -> nx.
 
 def metropolis(graph: nx.Graph) -> np.ndarray:
     """W_ij = 1 / (1 + max(degree of i, degree of j)) for neighbours -> [C, C]"""
-    edges = np.array(graph.edges, np.int64).reshape(-1, 2)  # a single client has none
-    w = np.array([1 / (1 + max(graph.degree[i], graph.degree[j])) for i, j in graph.edges])
-    return _with_loops(w, edges, len(graph))
+    links = nx.to_numpy_array(graph)
+    degree = links.sum(1)
+    weights = links / (1 + np.maximum.outer(degree, degree))
+    np.fill_diagonal(weights, 1 - weights.sum(1))
+    return weights
 
 
 def fastest(graph: nx.Graph, steps: int = 500) -> np.ndarray:

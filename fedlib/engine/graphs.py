@@ -45,7 +45,7 @@ class Graphs(Batched):
     def __init__(self, chunk: int | None = None, workers: int = 1):
         super().__init__(chunk)  # the buffers are for one thread
         self._programs: dict[Hashable, Program] = {}
-        self._side: tuple | None = None  # memory and stream of all captures
+        self._shared: tuple | None = None  # memory and stream of all captures
         self.notes |= {"captured_shapes": 0, "replays": 0, "not_replayed": Counter()}
 
     def _fold_block(self, work, drawn, batch_size, step, carry, per_client) -> Tree:
@@ -95,8 +95,8 @@ class Graphs(Batched):
         if device.type != "cuda":
             return body
         # Graphs share their memory, because none leaves a result in it; that needs one stream.
-        self._side = self._side or (torch.cuda.graph_pool_handle(), torch.cuda.Stream(device))
-        graph, (pool, stream) = torch.cuda.CUDAGraph(), self._side
+        self._shared = self._shared or (torch.cuda.graph_pool_handle(), torch.cuda.Stream(device))
+        graph, (pool, stream) = torch.cuda.CUDAGraph(), self._shared
         try:
             # After an error `torch.cuda.graph` stays on the stream; `stream` always leaves it.
             with (
@@ -108,7 +108,7 @@ class Graphs(Batched):
                 warnings.simplefilter("always")
                 body()
         except RuntimeError as error:
-            self._side = None  # PyTorch would refuse another capture into the same memory
+            self._shared = None  # PyTorch would refuse another capture into the same memory
             cause = error.__context__ or error  # the end of a capture only says that it failed
             if isinstance(cause, torch.OutOfMemoryError):
                 raise cause from None
@@ -220,7 +220,7 @@ class Shape:
 def _with_scratch(x: Tensor) -> Tensor:
     """A buffer for `x` [C, ...] -> [C + 1, ...]; a single row if `x` is broadcast.
 
-    A value that is no tensor is part of the program, and stays.
+    A value that is not a tensor is part of the program, and stays.
     """
     if not isinstance(x, Tensor):
         return x

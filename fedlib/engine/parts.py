@@ -40,7 +40,7 @@ class Total:
         self.weight = weights.sum().item()
         self._terms, self._weights = terms, weights  # of clients that are not in the sum yet
         self._sum: Tree = None  # computed when needed: a part in a larger total needs none
-        self._at_once = max(1, _of(SUMMED_BYTES, terms) // max(1, _nbytes(tree.take(terms, 0))))
+        self._at_once = max(1, _limit(SUMMED_BYTES, terms) // max(1, _nbytes(tree.take(terms, 0))))
 
     @property
     def sum(self) -> Tree:
@@ -62,7 +62,7 @@ class Total:
         self._terms = tree.clone(self._terms)
         return self
 
-    def go_on(self, others: "Total") -> "Total":
+    def extend(self, others: "Total") -> "Total":
         """Add the terms of further clients, in place -> self, settled"""
         self.weight += others.weight
         terms = others._terms
@@ -140,7 +140,7 @@ def slices(models: Tree, size: int, together: int) -> list[slice]:
       size: C.
       together: least number of clients in a part, to keep the executor busy.
     """
-    number = max(_of(PART_BYTES, models) * size // max(1, _nbytes(models)), together)
+    number = max(_limit(PART_BYTES, models) * size // max(1, _nbytes(models)), together)
     return [slice(first, min(first + number, size)) for first in range(0, size, number)]
 
 
@@ -155,13 +155,14 @@ def joined(parts: Iterable[tuple[slice, Tree]], size: int) -> Tree:
         if cut == slice(0, size):
             return kept
         if whole is None:
-            whole = tree.map_clients(partial(_begun, size=size), kept)
+            whole = tree.map_clients(partial(_room_for, size=size), kept)
         whole = tree.map_clients(partial(_with_part, cut), whole, kept)
         del kept  # frees memory before the next part trains
     return whole
 
 
-def _begun(x: Tensor | Rows | Total, size: int) -> Tensor | Rows | None:
+def _room_for(x: Tensor | Rows | Total, size: int) -> Tensor | Rows | None:
+    """What the results of all parts go into, from the first one; None for a total."""
     if type(x) is Total:
         return None
     return Rows() if type(x) is Rows else x.new_empty(size, *x.shape[1:])
@@ -170,15 +171,16 @@ def _begun(x: Tensor | Rows | Total, size: int) -> Tensor | Rows | None:
 def _with_part(
     cut: slice, x: Tensor | Rows | Total | None, more: Tensor | Rows | Total
 ) -> Tensor | Rows | Total:
+    """`x` with the result `more` of the clients `cut`; see `_room_for`."""
     if type(more) is Total:
-        return more.settled() if x is None else x.go_on(more)
+        return more.settled() if x is None else x.extend(more)
     if type(more) is Rows:
         return Rows((*x, *more))
     x[cut] = more
     return x
 
 
-def _of(limits: dict[str, int], values: Tree) -> int:
+def _limit(limits: dict[str, int], values: Tree) -> int:
     """The limit for the device on which `values` are."""
     on_cpu = all(x.device.type == "cpu" for x in tree.leaves(values))
     return limits["cpu"] if on_cpu else limits["cuda"] // jobs_per_gpu()

@@ -16,10 +16,12 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fedlib import tree
+
 aten = torch.ops.aten
 # Operations whose result equals their argument, because there is no autograd to detach from.
 SAME = {aten.detach.default, aten.alias.default}
-# Operations whose values depend only on shapes and on arguments that are no tensors.
+# Operations whose values depend only on shapes and on arguments that are not tensors.
 FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full", "zeros",
           "ones", "full", "arange", "scalar_tensor"}  # fmt: skip
 DRAWS = torch.Tag.nondeterministic_seeded
@@ -43,7 +45,7 @@ class Line(NamedTuple):
     Attributes:
       targets: names, "_" for a result that needs none.
       several: whether the result is unpacked into them.
-      uses: names of tensors in `text` that are no constants.
+      uses: names of tensors in `text` that are not constants.
       is_view: whether the result is a view of a tensor.
     """
 
@@ -55,7 +57,7 @@ class Line(NamedTuple):
 
 
 class _Exits(TorchFunctionMode):
-    """Notes whether numbers leave PyTorch inside its block: what becomes of them is not seen."""
+    """Notes whether numbers leave PyTorch inside its block, as nothing shows what uses them."""
 
     found = ""
 
@@ -245,11 +247,5 @@ def _quick(op: torch._ops.OpOverload) -> Callable:
 
 
 def tensors(x: object) -> list[Tensor]:
-    """All tensors in an argument or a result."""
-    if isinstance(x, Tensor):
-        return [x]
-    if isinstance(x, dict):
-        x = x.values()
-    elif not isinstance(x, list | tuple):
-        return []
-    return [tensor for y in x for tensor in tensors(y)]
+    """All tensors in nested dicts, tuples and lists, such as the arguments of an operation."""
+    return [leaf for leaf in tree.leaves(x) if isinstance(leaf, Tensor)]

@@ -8,13 +8,24 @@ from fedlib.federation import Federation
 
 def shares(federation: Federation, clients: np.ndarray, of: str, num: int) -> np.ndarray:
     """See `Cohort.shares`; `clients` [C] are positions in the federation -> [C, num]"""
-    counts = np.zeros((len(clients), num))
-    for row, values in zip(counts, _given(federation, clients, of), strict=True):
-        found = np.bincount(values, minlength=num)
-        if len(found) > num:
-            raise DataError(f"{of} must be below {num}, got {len(found) - 1}")
-        row += found if len(values) else 1
-    return counts / counts.sum(1, keepdims=True)
+    found = counts(federation, clients, of, num)
+    found[found.sum(1) == 0] = 1
+    return found / found.sum(1, keepdims=True)
+
+
+def counts(federation: Federation, clients: np.ndarray, of: str, num: int) -> np.ndarray:
+    """Number of training examples of each client with each value -> [C, num] int64
+
+    Args:
+      of: "label" or "side", whose values are meant.
+
+    Raises:
+      DataError: as `Cohort.shares`.
+    """
+    found = [np.bincount(x, minlength=num) for x in _given(federation, clients, of)]
+    if (most := max(map(len, found), default=num)) > num:
+        raise DataError(f"{of} must be below {num}, got {most - 1}")
+    return np.array(found, np.int64).reshape(-1, num)
 
 
 def side(federation: Federation, clients: np.ndarray) -> np.ndarray:

@@ -39,10 +39,10 @@ class Memory(NamedTuple):
         )
         return Memory(empty, torch.full_like(self.epochs, int(self.epochs.max())))
 
-    def renewed(self, clients: list[int], buffers: Rows | None, epochs: int) -> "Memory":
-        """This memory after `epochs` more epochs of `clients`, with new `buffers` unless None."""
+    def renewed(self, clients: list[int], buffers: Rows | tuple, epochs: int) -> "Memory":
+        """This memory after `epochs` more epochs of `clients`; `buffers` is () without momenta."""
         rows = list(self.buffers)
-        for client, row in zip(clients, buffers or (), strict=buffers is not None):
+        for client, row in zip(clients, buffers, strict=bool(buffers)):
             rows[client] = row
         done = self.epochs.clone()
         done[clients] += epochs
@@ -111,11 +111,11 @@ class Solver:
         """
         raise NotImplementedError
 
-    def step(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> tuple:
+    def step(self, params: dict, grads: dict, buffers: Tree, lr: Rate) -> tuple:
         """(params, buffers) of ONE client after clipping and `step_`; changes no argument."""
         buffers = moved(buffers, tree.leaves(params)[0].device)  # they may be in host memory
         params, buffers = tree.clone((params, buffers))
-        self.step_(params, self.clipped(grads), buffers, lr, scale)
+        self.step_(params, self.clipped(grads), buffers, lr, {})
         return params, buffers
 
     def clipped(self, grads: dict, stacked: bool = False) -> dict:

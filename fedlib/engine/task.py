@@ -94,6 +94,10 @@ class Task:
         """This task as an instance of `kind`, a subclass with the further fields `more`."""
         return kind(**{field.name: getattr(self, field.name) for field in fields(Task)}, **more)
 
+    def for_module(self, build: Callable[[], nn.Module]) -> "Task":
+        """The task of another module, on this one's device, in its dtype and precision."""
+        return Task(build, self.dtype, self.device, precision=self.precision)
+
     def moved(self, device: torch.device, dtype: torch.dtype) -> Self:
         """This task elsewhere, in float32 where its precision is not possible."""
         if (device, dtype) == (self.device, self.dtype):
@@ -203,6 +207,11 @@ class Task:
         if matrices and (not last.dim() or len(last) not in matrices[-1].shape):  # a scale
             last = matrices[-1]
         return len(last)
+
+    @property
+    def num_labels(self) -> int:
+        """L; a single output is the logit of the second of two labels."""
+        return max(2, self.num_outputs)
 
     @property
     def num_features(self) -> int:
@@ -360,18 +369,13 @@ def _hollow(module: nn.Module) -> nn.Module:
 
     Tied parameters stay tied.
     """
-    hollow: dict[Tensor, Tensor] = {}
-    for part in module.modules():
-        for where in (part._parameters, part._buffers):
-            for name, value in where.items():
-                fixed = value is None or isinstance(value, functional.Fixed)
-                if fixed or not value.is_floating_point():
-                    continue
-                if value not in hollow:
-                    shape = value.detach().to("meta")
-                    trained = isinstance(value, nn.Parameter)
-                    hollow[value] = nn.Parameter(shape, False) if trained else shape
-                where[name] = hollow[value]
+    for spots in functional.places(module).values():
+        where, key = spots[0]
+        hollow = where[key].detach().to("meta")
+        if isinstance(where[key], nn.Parameter):
+            hollow = nn.Parameter(hollow, False)
+        for where, key in spots:
+            where[key] = hollow
     return module
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.executors import Advance, Loop
 from fedlib.engine.fingerprint import PLAIN, Opaque, walk
-from fedlib.engine.recording import Recorder, replayed
+from fedlib.engine.recording import Recorder, replayed, tensors
 from fedlib.engine.task import Batch
 from fedlib.tree import Tree
 
@@ -83,7 +83,7 @@ class Steps:
                  closed: list[Tensor], args: tuple, shared: dict | None):  # fmt: skip
         self.step, self.args, self.closed = step, args, closed
         self._executor, self._function, self._kept = executor, function, kept
-        self._passed = _tensors(args)
+        self._passed = tensors(args)
         self._own: Tree = None
         # By properties in which batches differ. If clients are alike, their first carries have one
         # layout; later carries may have another.
@@ -94,7 +94,7 @@ class Steps:
         if own is not self._own:
             if self._own is not None:
                 self._shapes = {}
-            self._own, self.leaves = own, _tensors(own)
+            self._own, self.leaves = own, tensors(own)
         key = batch.x.shape, batch.x.stride(), batch.epoch
         shape = self._shapes.get(key)
         if shape is None:
@@ -142,10 +142,10 @@ class Shape:
         return tree.map(lambda x: results[x] if type(x) is Output else x, self._after)
 
     def _record(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
-        inputs = steps.inputs(_tensors(own), batch)
+        inputs = steps.inputs(tensors(own), batch)
         with Recorder(inputs) as recorder:
             after = steps.step(own, *steps.args, batch)
-        outputs = _tensors(after)
+        outputs = tensors(after)
         if reason := recorder.refused or recorder.reason_of(outputs):
             self._refuse(reason)
             return after
@@ -164,7 +164,7 @@ class Shape:
         found, reason = self._tried(steps, own, batch)
         after = steps.step(own, *steps.args, batch)
         # The carry, changed in place, and the tensors of a new one.
-        left = [*_tensors(own), *([] if self._after is None else _tensors(after))]
+        left = [*tensors(own), *([] if self._after is None else tensors(after))]
         if not reason and not all(map(_equal, found, left)):
             reason = "operations that do something else when they are repeated"
         self._checked += not reason
@@ -176,7 +176,7 @@ class Shape:
 
     def _tried(self, steps: Steps, own: Tree, batch: Batch) -> tuple[list[Tensor], str]:
         """(results of the program on copies of all that a step may change, why it failed or "")."""
-        leaves, first = _tensors(own), len(steps.closed)
+        leaves, first = tensors(own), len(steps.closed)
         copies = [x.clone() for x in steps.inputs(leaves, batch)]
         try:
             with self._mode():
@@ -208,10 +208,6 @@ def layout(values: Tree, kept: list) -> Hashable:
         return type(values), values
     kept.append(values)
     return id(values)
-
-
-def _tensors(values: Tree) -> list[Tensor]:
-    return [x for x in tree.leaves(values) if isinstance(x, Tensor)]
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

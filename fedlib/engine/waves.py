@@ -80,22 +80,27 @@ def _arranged(work: Work, rows: Tensor) -> Tensor:
     return x
 
 
-def pad(parts: list[Tensor], sizes: np.ndarray) -> Tensor:
+def pad(parts: list[Tensor | None], sizes: np.ndarray) -> Tensor:
     """Ragged scores, one [n, ...] per client -> [C, N, ...], zeros after the last example.
+
+    Args:
+      parts: None for a client without examples, but not for all clients.
 
     Raises:
       ValueError: if the shape of an example's scores differs between clients.
     """
-    shapes = {tuple(part.shape[1:]) for part in parts}
+    known = [part for part in parts if part is not None]
+    shapes = {tuple(part.shape[1:]) for part in known}
     if len(shapes) > 1:
         raise ValueError(
             f"scores of an example differ in shape between clients, {sorted(shapes)}; score what "
             "has one shape, such as log-probabilities"
         )
     width = int(sizes.max(initial=0))
-    padded = parts[0].new_zeros(len(parts), width, *parts[0].shape[1:])
+    padded = known[0].new_zeros(len(parts), width, *known[0].shape[1:])
     for row, part in zip(padded, parts, strict=True):
-        row[: len(part)] = part
+        if part is not None:
+            row[: len(part)] = part
     return padded
 
 
@@ -144,10 +149,10 @@ def wave_batch(data: DeviceData, first: Tensor, index: Tensor, keys: Tensor,
 
 def take_rows(per_client: Tree, active: Tensor) -> Tree:
     """The rows of the clients `active`; broadcast tensors stay views."""
-    return tree.map_clients(lambda x: _own(x, active), per_client)
+    return tree.map_clients(lambda x: _take_rows(x, active), per_client)
 
 
-def _own(x: Tree, active: Tensor) -> Tree:
+def _take_rows(x: Tree, active: Tensor) -> Tree:
     if not isinstance(x, Tensor):
         return tree.take(x, active) if type(x) is Rows else x
     return x[:1].expand(len(active), *x.shape[1:]) if tree.is_broadcast(x) else x[active]
@@ -170,7 +175,7 @@ def take_block(values: Tree, block: np.ndarray, active: Tensor | None) -> Tree:
         if active is None:
             return x
         here = not isinstance(x, Tensor) or x.device == active.device
-        return _own(x, active if here else torch.from_numpy(block))
+        return _take_rows(x, active if here else torch.from_numpy(block))
 
     return tree.map_clients(pick, values)
 

@@ -226,16 +226,20 @@ class AdaptiveExperts(IFCA):
 
     def _mix(self, settled: Settled, cohort: Cohort, gate_only: bool) -> Mixture:
         """Train gates, with copies of the experts unless `gate_only`."""
-        experts, own = self.assemble(settled, cohort)
+        ensemble = self.assemble(settled, cohort)
+        experts, gate = ensemble._asdict(), {"gate": self.draw_gates(cohort)}
         members = cohort.held(self.members(settled.state, cohort))
-        models = {"experts": experts, "own": own, "gate": self.draw_gates(cohort)}
-        untrained = {name: models.pop(name) for name in ("experts", "own")} if gate_only else {}
+        if gate_only:
+            losses, models, untrained = self.networks.gate_losses, gate, experts
+            given = self.networks.frozen(*ensemble, cohort, self.stop_split), members
+        else:
+            losses, models, untrained = self.networks.mixture_losses, experts | gate, {}
+            given = (members,)
         trained = early_stopping.fit(
             replace(cohort, task=self.networks.together),
-            self.networks.gate_losses if gate_only else self.networks.mixture_losses,
+            losses,
             models,
-            *([self.networks.frozen(experts, own, cohort, self.stop_split)] if gate_only else []),
-            members,
+            *given,
             local=self.gate_solver,
             stopping=self.gate_stopping,
             stream="mixture",

@@ -96,8 +96,10 @@ class AFL(Method):
         """
 
         def step(carry: tuple, w: Params, own: Tensor, batch: Batch) -> tuple:
+            *_, statistics = carry
+
             def loss(w: Params) -> tuple[Tensor, Params]:
-                renewed = tree.clone(carry[2])  # the forward pass changes it in place
+                renewed = tree.clone(statistics)  # the forward pass changes them in place
                 return self.task.loss(tree.merge(w, renewed), batch), renewed
 
             gradient, (value, renewed) = grad_and_value(loss, has_aux=True)(w)
@@ -121,16 +123,14 @@ class AFL(Method):
     ) -> tuple[Params, Memory]:
         """One step of the server's solver."""
         lr = self.local.rates(server.epochs, round)[0, 0].to(self.task.dtype)
-        w, buffers = self.local.step(w, gradient, server.buffers[0], lr, {})
+        w, buffers = self.local.step(w, gradient, server.buffers[0], lr)
         return w, Memory(Rows((buffers,)), server.epochs + 1)
 
     def shares(self, cohort: Cohort) -> Tensor:
         """Initial lambda: each seen client's share of the training examples."""
-        federation = cohort.data.federation
-        seen, sizes = federation.ids("seen"), federation.train.sizes
-        shares = torch.zeros(federation.num_clients, dtype=self.task.dtype)
-        shares[seen] = torch.from_numpy(sizes[seen] / sizes[seen].sum()).to(self.task.dtype)
-        return shares.to(self.task.device)
+        seen = cohort.seen()
+        shares = (seen.num_examples / seen.num_examples.sum()).to(self.task.dtype)
+        return seen.put(shares.new_zeros(cohort.data.federation.num_clients), shares)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The server's model, for seen and unseen clients."""

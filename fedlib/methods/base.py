@@ -19,6 +19,8 @@ from fedlib.methods.parts.settings import Range, Tried
 from fedlib.methods.parts.settings import Uniform as Uniform
 from fedlib.tree import Tree
 
+TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
+
 
 @dataclass(frozen=True, kw_only=True)
 class Method:

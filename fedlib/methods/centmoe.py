@@ -18,7 +18,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.methods.base import Method
-from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
+from fedlib.methods.gated_mixture import GatedMixture, Model, predictor
 from fedlib.methods.parts import chosen
 from fedlib.methods.parts.chosen import Chosen
 
@@ -50,7 +50,7 @@ class CentMoE(GatedMixture):
         """Independently drawn experts, as only their start distinguishes them."""
         model = self.drawn(seed)
         memory = self.local.memory(self.mixture_task.trainable(model), num_clients)
-        return State(model, memory, chosen.start({name: model[name] for name in PREDICTS}))
+        return State(model, memory, chosen.start(predictor(model)))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """The server trains, then keeps the mixture if its validation loss is the lowest so far."""
@@ -61,8 +61,7 @@ class CentMoE(GatedMixture):
         )
         model = tree.take(trained, 0)
         loss = self.validation_loss(model, self.validation_outputs(model, server), server)
-        mixture = {name: model[name] for name in PREDICTS}
-        return State(model, memory, state.best.renewed(mixture, loss, cohort.round + 1))
+        return State(model, memory, state.best.renewed(predictor(model), loss, cohort.round + 1))
 
     def personalise(self, state: State, cohort: Cohort) -> Model:
         """The best mixture, for all clients and the server."""

@@ -5,9 +5,11 @@ from functools import cached_property
 
 from torch import Tensor
 
+from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.parts import class_means
 from fedlib.methods.private_models import PrivateModels
+from fedlib.tree import Rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,17 @@ class ClassStatistics(PrivateModels):
     def num_classes(self) -> int:
         """L; a single output means two classes."""
         return max(self.num_logits, 2)
+
+    def collect_means(self, trained: Rows, counts: Tensor, cohort: Cohort) -> Tensor:
+        """Each client's mean of r over its examples of each class, sent if it has any: [C, L, F]
+
+        Args:
+          trained: the clients' models.
+          counts: [C, L] their examples of each class, see `class_means.counts`.
+        """
+        tasks = self.own.of(cohort)
+        means = class_means.of_clients(cohort, represent, trained, tasks, counts=counts)
+        return cohort.collect_some(means, counts > 0)
 
 
 def represent(model: Params, task: Task, batch: Batch) -> Tensor:

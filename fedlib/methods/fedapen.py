@@ -121,7 +121,7 @@ class FedAPEN(MutualLearning):
         lam = self.learn_lam(state.lam[cohort.ids], models, held_out)
         trained, memory = self.fit(rest, models, state.memory, lam)
         small = cohort.collect(trained["small"])
-        trained["small"] = Rows(tree.clone(tree.take(small, c)) for c in range(cohort.size))
+        trained["small"] = Rows(map(tree.clone, tree.unstack(small)))
         models = cohort.put(state.models, trained)
         return State(plain_mean(small), models, cohort.put(state.lam, lam), memory)
 
@@ -144,7 +144,7 @@ class FedAPEN(MutualLearning):
     @cached_property
     def weighing(self) -> Task:
         """The task of a cohort that trains no model: batches may be padded or of one example."""
-        return replace(self.task, build=nn.Identity, pretrained={}, class_weights=None)
+        return self.task.for_module(nn.Identity)
 
     def outputs(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
         """Logits of both models -> [B, 2, L]"""

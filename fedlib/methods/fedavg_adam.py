@@ -23,14 +23,13 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Curves, LogUniform, Range
+from fedlib.methods.base import TRAINING_COPIES, Curves, LogUniform, Range
 from fedlib.methods.parts import tables
 from fedlib.methods.parts.divergence import directions, divergence
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
 
 NEW_CLIENT_EPOCHS = 10  # in which a new client fits what is private; ours, as for FedMix's gates
-TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
 
 
 class State(NamedTuple):

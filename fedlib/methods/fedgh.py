@@ -28,7 +28,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Batch, Params, log_probs, nll
-from fedlib.methods.class_statistics import ClassStatistics, represent
+from fedlib.methods.class_statistics import ClassStatistics
 from fedlib.methods.parts import class_means, server_sgd
 from fedlib.methods.parts.own_models import Own, never_trained, refuse_other_heads, replaced
 from fedlib.methods.parts.settings import LogUniform
@@ -77,14 +77,11 @@ class FedGH(ClassStatistics):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients start from the global header; the server trains it on their means."""
-        counts = class_means.counts(cohort, self.num_classes)
-        held, own = counts > 0, tree.take(state.models, cohort.host_ids)
+        own = tree.take(state.models, cohort.host_ids)
         start = replaced(own, cohort.broadcast(state.header))
         trained, memory = self.fit(cohort, start, state.memory)
-        tasks = self.own.of(cohort)
-        means = class_means.of_clients(cohort, represent, trained, tasks, counts=counts)
-        means = cohort.collect_some(means, held)
-        pairs = class_means.pairs(cohort, means, held)
+        counts = class_means.counts(cohort, self.num_classes)
+        pairs = class_means.pairs(cohort, self.collect_means(trained, counts, cohort), counts > 0)
         header = server_sgd.train(
             self.header_loss, state.header, pairs, self.server_solver, cohort, "header"
         )
@@ -97,11 +94,9 @@ class FedGH(ClassStatistics):
 
     def personalise(self, state: State, cohort: Cohort) -> Own:
         """Each client's model after its last training; before that, with the global header."""
-        model, task = ClassStatistics.personalise(self, state, cohort)
         where = never_trained(state.memory, cohort)
-        return Own(replaced(model, cohort.held(state.header), where), task)
+        return self.with_header(state.header, state, cohort, where)
 
     def with_global_header(self, state: State, cohort: Cohort) -> Own:
         """Each client's extractor with the global header."""
-        model, task = ClassStatistics.personalise(self, state, cohort)
-        return Own(replaced(model, cohort.held(state.header)), task)
+        return self.with_header(state.header, state, cohort)

@@ -114,9 +114,6 @@ class FedJETs(GatedMixture):
             rows = [tree.take(trained[c]["routed"], held[c].index(number)) for c in who]
             return tree.mean(Rows(rows), cohort.some(np.array(who)).num_examples)
 
-        experts = enumerate(tree.unstack(old["routed"]))
+        routed = [expert(*each) for each in enumerate(tree.unstack(old["routed"]))]
         rest = Rows({n: x for n, x in model.items() if n != "routed"} for model in trained)
-        return {
-            "routed": tree.stack([expert(*each) for each in experts]),
-            **tree.mean(rest, cohort.num_examples),
-        }
+        return {"routed": tree.stack(routed), **tree.mean(rest, cohort.num_examples)}

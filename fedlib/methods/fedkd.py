@@ -115,7 +115,7 @@ class FedKD(MutualLearning):
         start |= {"small": cohort.held(recovered(message, state.small))}
         trained, memory = self.fit(cohort, start, state.memory)
         students = trained.pop("small")
-        apart = [tree.take(students, c) for c in range(cohort.size)]
+        apart = tree.unstack(students)
         norms = torch.stack([tree.sqnorm(student) for student in apart])
         when, what = f"in round {cohort.round + 1}", "its student's squared norm"
         refuse_diverged(norms, cohort.host_ids, when, what)

@@ -60,8 +60,8 @@ class State(NamedTuple):
     tables: Tensor  # [len(table_rounds), R, E], q(e|c) after these rounds; 0 before
 
 
-class Sent(NamedTuple):
-    """The result of the clients' training."""
+class Results(NamedTuple):
+    """The results of the clients' training."""
 
     experts: Report
     rest: Total  # differences of the table and a shared gate
@@ -135,7 +135,7 @@ class FedMix(PooledMixture):
     @cached_property
     def num_rows(self) -> int:
         """R, rows of the table: labels or values of the side information."""
-        return self.num_sides or max(2, self.task.num_outputs)  # a single logit is of two classes
+        return self.num_sides or self.task.num_labels
 
     def init(self, num_clients: int, seed: int) -> State:
         """New experts; the table and all gates uniform."""
@@ -168,14 +168,14 @@ class FedMix(PooledMixture):
     def round(self, state: State, cohort: Cohort) -> State:
         """Send the experts that are not pruned; train; update the server."""
         facts = self.facts(state, cohort)
-        sent, memory = self.train(state, cohort, facts, partial(self.sent, state))
-        cohort.collect_some(sent.experts.differences, sent.returned if self.pruning else None)
-        cohort.collect(sent.rest)
-        after = self.server_update(state, sent, cohort)
+        found, memory = self.train(state, cohort, facts, partial(self.results, state))
+        cohort.collect_some(found.experts.differences, found.returned if self.pruning else None)
+        cohort.collect(found.rest)
+        after = self.server_update(state, found, cohort)
         return after._replace(
-            private=cohort.put(state.private, sent.private),
+            private=cohort.put(state.private, found.private),
             memory=memory,
-            marginal=cohort.put(state.marginal, sent.q),
+            marginal=cohort.put(state.marginal, found.q),
             tables=self.tabulated(state.tables, after.phi, cohort.round + 1),
         )
 
@@ -200,15 +200,15 @@ class FedMix(PooledMixture):
         about = {"local": self.local, "memory": state.memory, "returns": returns}
         return cohort.fit(self.loss, start, facts, **about)
 
-    def sent(self, state: State, part: Cohort, trained: Model) -> Sent:
-        """The result of a part of the cohort: sums for the server, and private parts."""
+    def results(self, state: State, part: Cohort, trained: Model) -> Results:
+        """The results of a part of the cohort: sums for the server, and private parts."""
         q, returned, weights = self.used(self.facts(state, part), trained["phi"])
         rest = {"phi": part.held(state.phi) - trained["phi"]}
         if self.gates == "shared":
             rest["gate"] = tree.sub(part.held(state.gate), trained["gate"])
         experts = self.report(state, trained["experts"], weights, part)
         private = {name: trained[name] for name in state.private}
-        return Sent(experts, part.total(rest), returned, q, private)
+        return Results(experts, part.total(rest), returned, q, private)
 
     # -- a client ----------------------------------------------------------------------
 
@@ -255,10 +255,10 @@ class FedMix(PooledMixture):
 
     # -- the server -------------------------------------------------------------------
 
-    def server_update(self, state: State, sent: Sent, cohort: Cohort) -> State:
+    def server_update(self, state: State, found: Results, cohort: Cohort) -> State:
         """Steps of Adam along the clients' differences."""
-        adam, rest = dict(state.adam), sent.rest.mean()
-        after, adam["experts"] = self.step(state, sent.experts, adam["experts"], cohort)
+        adam, rest = dict(state.adam), found.rest.mean()
+        after, adam["experts"] = self.step(state, found.experts, adam["experts"], cohort)
         towards = rest["phi"]
         if self.entropy_weight:
             prior = torch.ones_like(state.phi[:, 0]) / self.num_rows  # p(c), uniform

@@ -132,17 +132,14 @@ class FedMixClients(PooledMixture):
         self, state: State, cohort: Cohort, returns: Callable | None = None
     ) -> tuple[Tree, Memory]:
         """(the result of a local round, see `returns` of `Cohort.fit`; the solvers' memory)"""
+        start = self.download(state, cohort)
         about = {"local": self.local, "memory": state.memory, "returns": returns}
-        return self.sorting_clients(cohort).fit(self.loss, self.download(state, cohort), **about)
+        return replace(cohort, task=self.sorting).fit(self.loss, start, **about)
 
     def download(self, state: State, cohort: Cohort) -> Model:
         """Each client's model after the download -> leaves [C, ...]"""
         own = tree.take({"gate": state.private, "pi": state.pi}, cohort.ids)
         return {"experts": cohort.broadcast(state.experts), **own}
-
-    def sorting_clients(self, cohort: Cohort) -> Cohort:
-        """The same clients, with the task that updates pi."""
-        return replace(cohort, task=self.sorting)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """The negated objective with constant pi, which training first updates in place -> []"""
@@ -193,7 +190,8 @@ class FedMixClients(PooledMixture):
 
         local = replace(self.local, epochs=self.gate_epochs, steps=None)
         own = {"gate": gate, "pi": pi}
-        own, _ = self.sorting_clients(cohort).fit(loss, own, local=local, stream="welcome")
+        clients = replace(cohort, task=self.sorting)
+        own, _ = clients.fit(loss, own, local=local, stream="welcome")
         return self.known({"experts": cohort.broadcast(experts), **own}, cohort)
 
     def finetune(self, state: State, cohort: Cohort) -> Known:

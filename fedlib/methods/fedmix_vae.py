@@ -188,7 +188,7 @@ def train(cohort: Cohort, task: Task, *, local: Solver, stopping: EarlyStopping)
     cohort = replace(cohort, task=task)
     trained = []
     for first in range(0, cohort.size, AT_ONCE):
-        part = cohort.some(np.arange(first, min(first + AT_ONCE, cohort.size)))
+        part = cohort.some(slice(first, first + AT_ONCE))
         args = part, losses, part.held(start), part.held(constants)
         trained.append(fit(*args, local=local, stopping=stopping, stream="vae").models["best"])
     return tree.concatenate(trained)

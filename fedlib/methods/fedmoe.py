@@ -34,7 +34,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.methods.base import Range, Uniform
-from fedlib.methods.gated_mixture import PREDICTS, Model
+from fedlib.methods.gated_mixture import Model, predictor
 from fedlib.methods.parts import chosen, relevance, server_mixture, tables
 from fedlib.methods.parts.chosen import Chosen
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained
@@ -178,15 +178,15 @@ class FedMoE(TrainedMixture):
         main, models = rest[: self.num_main], rest[self.num_main :]
         model = self.assembled(tree.stack(routed), tree.stack(main) if main else {}, seed, keys[0])
         trained = self.mixture_task.trainable(self.trained_part(model))
-        number, rows = model["alpha"], len(self.log_rounds)
-        best = chosen.start({name: model[name] for name in PREDICTS})
+        number, rows, labels = model["alpha"], len(self.log_rounds), self.task.num_labels
+        best = chosen.start(predictor(model))
         return State(
             drawn_in_turn(models, num_clients),
             model,
             self.local.memory(self.task.trainable(ours), num_clients),
             self.server.memory(trained, num_clients),
             best,
-            Log(number.new_zeros(rows, self.num_labels, self.num_routed), number.new_zeros(rows)),
+            Log(number.new_zeros(rows, labels, self.num_routed), number.new_zeros(rows)),
             dict.fromkeys(self.top, best),
         )
 
@@ -289,19 +289,14 @@ class FedMoE(TrainedMixture):
 
         def by_class() -> Tensor:
             y = data.y[data.owned("train", int(probe.host_ids[0]))]
-            mass = server_mixture.class_mass(query, y, self.num_labels).T
-            count = torch.bincount(y.long(), minlength=self.num_labels).clamp(min=1)
+            mass = server_mixture.class_mass(query, y, self.task.num_labels).T
+            count = torch.bincount(y.long(), minlength=self.task.num_labels).clamp(min=1)
             return mass / count[:, None]
 
         return Log(
             tables.tabulated(log.tables, *after, by_class),
             tables.tabulated(log.table_alphas, *after, lambda: model["alpha"]),
         )
-
-    @property
-    def num_labels(self) -> int:
-        """L; a single logit means two labels."""
-        return max(2, self.task.num_outputs)
 
     def start_warm(self, state: State, cohort: Cohort) -> State:
         """The warm start: all have the expert that the server trained; new clients download it."""

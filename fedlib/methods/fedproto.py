@@ -98,10 +98,8 @@ class FedProto(ClassStatistics):
         held, own = counts > 0, tree.take(state.models, cohort.host_ids)
         prototypes = class_means.send(cohort, state.prototypes, held)
         trained, memory = self.fit(cohort, own, state.memory, prototypes)
-        tasks = self.own.of(cohort)
-        means = class_means.of_clients(cohort, represent, trained, tasks, counts=counts)
         after = state._replace(models=cohort.put(state.models, trained), memory=memory)
-        return after, cohort.collect_some(means, held), held
+        return after, self.collect_means(trained, counts, cohort), held
 
     def loss(self, model: Params, task: Task, prototypes: ClassMeans, batch: Batch) -> Tensor:
         """The client's loss plus the distance of its representations to the prototypes -> []"""

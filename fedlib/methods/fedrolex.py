@@ -66,7 +66,7 @@ class FedRolex(Method):
         last = list(self.task.split(sizes)[1])[-1]
         if any(wide != narrow for wide, narrow in sizes[last]):
             raise ValueError(f"small must have as many outputs as the model, got {sizes[last]}")
-        units = {dimensions[0] for dimensions in sizes.values()}
+        units = {dimensions[0] for dimensions in sizes.values() if dimensions}
         for name, dimensions in sizes.items():
             if any(wide != narrow and (wide, narrow) not in units for wide, narrow in dimensions):
                 raise ValueError(
@@ -112,7 +112,7 @@ class FedRolex(Method):
             (torch.arange(narrow, device=self.task.device) + (round if narrow < wide else 0)) % wide
             for wide, narrow in self.sizes[name]
         ]
-        return torch.meshgrid(rows, indexing="ij")
+        return torch.meshgrid(rows, indexing="ij") if rows else ()  # a number has no dimension
 
     def loss(self, params: Params, batch: Batch) -> Tensor:
         """Mean loss of ONE client's narrow model, with scaled weights -> []"""
@@ -121,8 +121,10 @@ class FedRolex(Method):
 
     def scale(self, name: str) -> float:
         """The factor of a parameter: D / d of its inputs; 1 for a parameter without inputs."""
-        inputs = self.sizes[name][1:2]
-        return inputs[0][0] / inputs[0][1] if inputs else 1.0
+        if len(self.sizes[name]) < 2:
+            return 1.0
+        wide, narrow = self.sizes[name][1]
+        return wide / narrow
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The wide model, for all clients and the server."""

@@ -72,12 +72,7 @@ class GatedExperts(Method):
     @cached_property
     def gate(self) -> Task:
         """The gate as a second model of every client, with the experts as its classes."""
-        return Task(
-            partial(Gate, self.gate_features, self.num_experts),
-            dtype=self.task.dtype,
-            device=self.task.device,
-            precision=self.task.precision,
-        )
+        return self.task.for_module(partial(Gate, self.gate_features, self.num_experts))
 
     @cached_property
     def gated(self) -> JointTask:

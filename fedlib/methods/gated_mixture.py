@@ -31,8 +31,12 @@ from fedlib.methods.parts import chosen, server_mixture
 
 # "routed" [K, ...], "main" [R, ...] or empty, "gate", "noise" and "alpha" []
 Model = dict[str, Params | Tensor]
-PREDICTS = ("routed", "main", "gate", "alpha")  # entries that a prediction needs
 GATE = ("gate", "noise", "alpha")  # entries in training with frozen experts
+
+
+def predictor(model: Model) -> Model:
+    """The entries of a mixture that a prediction needs."""
+    return {name: model[name] for name in ("routed", "main", "gate", "alpha")}
 
 
 @dataclass(frozen=True)
@@ -193,7 +197,7 @@ class GatedMixture(Method):
     def loads(self, gates: Tensor, clean: Tensor, noisy: Tensor, scale: Tensor) -> Tensor:
         """Load of the experts; the smooth one if noise decides which experts are kept -> [K]"""
         if self.training_gate == "soft" or self.top_k == self.num_routed:
-            return server_mixture.used(gates)
+            return server_mixture.hard_load(gates)
         return server_mixture.smooth_load(clean, noisy, scale, self.top_k, self.load)
 
     # -- the mixture -------------------------------------------------------------------------
@@ -204,7 +208,7 @@ class GatedMixture(Method):
 
     def last_mixture(self, state: Any, cohort: Cohort) -> Model:
         """The mixture of the last round."""
-        return cohort.broadcast({name: state.model[name] for name in PREDICTS})
+        return cohort.broadcast(predictor(state.model))
 
     def predict(self, personal: Model, batch: Batch) -> Tensor:
         """Log-probabilities of the mixture of the experts that the gate keeps -> [B, L]"""

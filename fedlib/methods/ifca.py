@@ -166,9 +166,10 @@ class IFCA(Method):
         """Choose, train, average within clusters, check; no change after training has stopped."""
         if self.stopped(state):
             return state
-        trained = self.trained(state)
+        trained = self.in_training(state)
         candidates = self.send(tree.take(state.experts, trained), cohort)
-        choice = trained[self.explore(candidates, cohort)]
+        explore = self.probability(cohort.round)
+        choice = trained[self.choose(candidates, cohort, explore, "explore")]
         chosen = dict(zip(cohort.host_ids.tolist(), choice.tolist(), strict=True))
         experts = tree.unstack(state.experts)
         start = Rows(experts[number] for number in chosen.values())
@@ -206,14 +207,10 @@ class IFCA(Method):
         """Whether every model has lost its patience."""
         return self.stop != "never" and bool((state.failed >= self.patience).all())
 
-    def trained(self, state: State) -> Tensor:
+    def in_training(self, state: State) -> Tensor:
         """Numbers of the models that are still trained, ascending -> [U] int64"""
         numbers = torch.arange(self.num_experts, device=state.failed.device)
         return numbers[state.failed < self.patience] if self.stop == "each" else numbers
-
-    def explore(self, experts: Params, cohort: Cohort) -> Tensor:
-        """The model of `experts` [C, E, ...] that each client trains: its best, or any -> [C]"""
-        return self.choose(experts, cohort, self.probability(cohort.round), "explore")
 
     def probability(self, round: float) -> float:
         """Probability that a client explores in `round` t, counted from 0."""

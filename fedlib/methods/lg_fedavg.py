@@ -65,11 +65,9 @@ class LGFedAvg(PrivateModels):
 
     def personalise(self, state: State, cohort: Cohort) -> Own:
         """Each client's model after its last training; before that, with the server's header."""
-        model, task = PrivateModels.personalise(self, state, cohort)
         where = never_trained(state.memory, cohort)
-        return Own(replaced(model, cohort.held(state.head), where), task)
+        return self.with_header(state.head, state, cohort, where)
 
     def aggregate(self, state: State, cohort: Cohort) -> Own:
         """Each client's extractor with the server's header."""
-        model, task = PrivateModels.personalise(self, state, cohort)
-        return Own(replaced(model, cohort.held(state.head)), task)
+        return self.with_header(state.head, state, cohort)

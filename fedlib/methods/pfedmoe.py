@@ -20,6 +20,7 @@ from client to client; here each client has its own solver. To average the cohor
 paper, a run needs the `aggregation` "renormalised".
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
@@ -41,7 +42,8 @@ from fedlib.tree import Rows
 
 EXPERTS = 2  # the global and the local expert
 FIXED = "fixed:"  # prefix of a gate_mode, before the weight of the global expert
-MODES = {"global_only": 1.0, "local_only": 0.0}  # weight of the global expert by gate_mode
+# Weight of the global expert by gate_mode; None where the gate gives it.
+MODES = {"learned": None, "global_only": 1.0, "local_only": 0.0}
 
 Model = dict[str, Params]  # {"small": theta_k, "large": omega_k, "gate": phi_k} of ONE client
 
@@ -100,18 +102,15 @@ class PFedMoE(PrivateModels):
     def fixed_weight(self) -> float | None:
         """Weight of the global expert for every input; None if the gate is learned."""
         mode = self.gate_mode
-        if mode == "learned":
-            return None
-        try:
-            weight = MODES[mode] if mode in MODES else float(mode.removeprefix(FIXED))
-        except ValueError:
-            weight = -1.0
-        if not 0 <= weight <= 1 or not (mode in MODES or mode.startswith(FIXED)):
-            known = ["learned", *MODES]
-            raise ValueError(
-                f"gate_mode must be one of {known} or '{FIXED}<weight in [0, 1]>', got {mode!r}"
-            )
-        return weight
+        if mode in MODES:
+            return MODES[mode]
+        with suppress(ValueError):  # of a weight that is no number
+            weight = float(mode.removeprefix(FIXED))
+            if mode.startswith(FIXED) and 0 <= weight <= 1:
+                return weight
+        raise ValueError(
+            f"gate_mode must be one of {[*MODES]} or '{FIXED}<weight in [0, 1]>', got {mode!r}"
+        )
 
     @cached_property
     def joint(self) -> JointTask:
@@ -149,14 +148,9 @@ class PFedMoE(PrivateModels):
         return State(cohort.average(trained["small"], state.small), models, memory)
 
     def loss(self, model: Model, task: Task, batch: Batch) -> Tensor:
-        """Cross-entropy of the mixture, the only loss term -> []"""
-        return batch.mean(nll(self.log_probs(model, task, batch), batch.y, task.class_weights))
-
-    def log_probs(self, model: Model, task: Task, batch: Batch) -> Tensor:
-        """Log-probabilities of the client's header on the mixed representation -> [B, L]"""
-        _, head = task.split(model["large"])
-        mixed = mix(self.weights(model["gate"], batch), *self.representations(model, task, batch))
-        return log_probs(task.head_logits(head, mixed, batch))
+        """Cross-entropy of p, see `decide`; the only loss term -> []"""
+        predicted = self.predict({"model": model, "task": task}, batch)
+        return batch.mean(nll(predicted, batch.y, task.class_weights))
 
     def weights(self, gate: Params, batch: Batch) -> Tensor:
         """Weights a_G and a_F of the global and the local expert -> [B, 2]"""
@@ -165,11 +159,6 @@ class PFedMoE(PrivateModels):
         # Of the model's type: inputs may be tokens, which are integers.
         ones = batch.x.new_ones(len(batch.x), dtype=self.task.dtype)
         return torch.stack([self.fixed_weight * ones, (1 - self.fixed_weight) * ones], dim=-1)
-
-    def representations(self, model: Model, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
-        """r_G and r_F, the representations of both experts -> [B, F] each"""
-        body, _ = task.split(model["large"])
-        return self.task.features(model["small"], batch), task.features(body, batch)
 
     # -- evaluation -------------------------------------------------------------------
 
@@ -239,8 +228,9 @@ class PFedMoE(PrivateModels):
 
     def all_representations(self, model: Model, task: Task, batch: Batch) -> Tensor:
         """r_G, r_F and r of every example -> [B, 3, F]"""
-        pair = self.representations(model, task, batch)
-        return torch.stack([*pair, mix(self.weights(model["gate"], batch), *pair)], dim=1)
+        weights, own = self.outputs({"model": model, "task": task}, batch)
+        shared = self.task.features(model["small"], batch)
+        return torch.stack([shared, own, mix(weights, shared, own)], dim=1)
 
     def _prepared(self, state: State, cohort: Cohort, served: list[bool]) -> dict[str, Any]:
         """The clients' models, with the server's small extractor for those `served`."""

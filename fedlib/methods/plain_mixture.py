@@ -72,9 +72,9 @@ class PlainMixture(Method):
         gate = gating.uniform(self.task.num_features, self.num_experts, like)
         model = {"experts": experts, "gate": gate}
         memory = self.local.memory(self.task.trainable(model), num_clients)
-        num_labels = max(2, self.task.num_outputs)  # a single logit means two labels
-        recorded = like.new_zeros(len(self.table_rounds), num_labels, self.num_experts)
-        recorded[[r == 0 for r in self.table_rounds]] = 1 / self.num_experts
+        uniform = like.new_full((self.task.num_labels, self.num_experts), 1 / self.num_experts)
+        recorded = like.new_zeros(len(self.table_rounds), *uniform.shape)
+        recorded = tables.tabulated(recorded, self.table_rounds, 0, lambda: uniform)
         return State(model, memory, recorded)
 
     # -- a round ----------------------------------------------------------------------

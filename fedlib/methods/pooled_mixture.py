@@ -16,15 +16,13 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import NUMBERS, mixture_log_probs
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Curves, Range
+from fedlib.methods.base import TRAINING_COPIES, Curves, Range
 from fedlib.methods.parts import gating, tables, variational
 from fedlib.methods.parts.divergence import divergence
 from fedlib.methods.parts.gating import Anybody, Known, Outputs
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.methods.parts.variational import Report
 from fedlib.tree import Tree
-
-TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,13 +4,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Params, Task
 from fedlib.methods.base import Method
-from fedlib.methods.parts.own_models import Own, OwnModels
+from fedlib.methods.parts.own_models import Own, OwnModels, replaced
 from fedlib.tree import Tree
 
 
@@ -60,6 +61,13 @@ class PrivateModels(Method):
     def personalise(self, state: Any, cohort: Cohort) -> Own:
         """Each client's own model."""
         return self.own.predictors(state.models, cohort)
+
+    def with_header(
+        self, header: Params, state: Any, cohort: Cohort, where: np.ndarray | None = None
+    ) -> Own:
+        """Each client's own model with the server's `header`; with `where` [C], only for these."""
+        model, task = self.own.predictors(state.models, cohort)
+        return Own(replaced(model, cohort.held(header), where), task)
 
     def outputs(self, personal: Own, batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""

@@ -18,7 +18,7 @@ from fedlib.engine.experts import each_expert
 from fedlib.engine.solvers import Memory, Solver, from_spec
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
-from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
+from fedlib.methods.gated_mixture import GatedMixture, Model, predictor
 from fedlib.methods.parts.chosen import Chosen
 
 
@@ -108,7 +108,7 @@ class TrainedMixture(GatedMixture):
           outputs: `validation_outputs`.
         """
         loss = self.validation_loss(model, outputs, server)
-        mixture = {name: model[name] for name in PREDICTS}
+        mixture = predictor(model)
         if self.keep == "best":
             return best.renewed(mixture, loss, server.round + 1)
         number = torch.full_like(best.round, server.round + 1)

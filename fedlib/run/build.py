@@ -338,7 +338,7 @@ def _is_ours(method: Method) -> bool:
 
 def _gives(task: Task, num_classes: int) -> bool:
     """Whether there is an output for each class, or a single one for two of them."""
-    return task.num_outputs == num_classes or (task.num_outputs, num_classes) == (1, 2)
+    return num_classes in (task.num_outputs, task.num_labels)
 
 
 def tasks_of(method: Method) -> list[Task]:

@@ -1,10 +1,9 @@
 """The evaluation of a trained state, under the requested protocols and on the requested splits."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,11 @@ SETTLE = "settle"  # name of the common part of final protocols, beside those of
 Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
 
 
-def predict(method: Method, personal: Any, cohort: Cohort, split: str) -> Predictions:
-    """Predictions of `cohort`'s clients, prepared as `personal`, for their examples of `split`."""
+def predict(method: Method, personal: Any, cohort: Cohort) -> Predictions:
+    """Predictions of `cohort`'s clients, prepared as `personal`, for their test examples."""
     federation = cohort.data.federation
-    found = cohort.score(method.predict, personal, split=split)
-    rows = [federation.split(split).of(client) for client in cohort.host_ids]
+    found = cohort.score(method.predict, personal, split="test")
+    rows = [federation.test.of(client) for client in cohort.host_ids]
     own = [log_probs[: len(mine)] for log_probs, mine in zip(found, rows, strict=True)]
     return Predictions(
         torch.cat(own).flatten(0, -2).float().cpu().numpy(),
@@ -55,23 +54,6 @@ def score_shared(method: Method, personal: Any, cohort: Cohort, everyone: Cohort
         correct, count = correct + found.correct, count + found.count
         loss = loss + found.loss * found.count
     return ClientScores(correct, count, loss / np.maximum(count, 1))
-
-
-def scored_shared(
-    method: Method,
-    personals: Mapping[str, Any],
-    cohort: Cohort,
-    everyone: Cohort,
-    group: str,
-    splits: Mapping[str, Container[str]],
-) -> Iterator[tuple[View, ClientScores]]:
-    """`score_shared` under the protocols whose `splits` include `SHARED`."""
-    for protocol, personal in personals.items():
-        if SHARED in splits[protocol]:
-            view = View(group, protocol, SHARED)
-            scores = score_shared(method, personal, cohort, everyone)
-            scoring.check_finite(view, scores, cohort)
-            yield view, scores
 
 
 def final(
@@ -99,29 +81,41 @@ def final(
         everyone = cohort_of(group) if group in method.protocols else None
         if everyone is None:
             continue
-        federation = everyone.data.federation
-        splits = scored_splits(views, method, federation, group)
-        finalists = np.isin(everyone.host_ids, method.finalists(federation, group)).nonzero()[0]
-        for protocols, cohort in (
-            (method.protocols[group], everyone),
-            (method.final_protocols.get(group, {}), everyone.some(finalists)),
-        ):
-            only = protocols.keys() & splits.keys()
-            for part in split_cohort(cohort, method.personal_numbers()) if only else ():
-                ready = prepare(method, state, part, group, only, partial(tally.count, part))
-                for personals in scoring.in_sets(method, ready):
-                    tested = {p: own for p, own in personals.items() if "test" in splits[p]}
-                    for protocol, personal in tested.items():
-                        tally.measure(part, method.measure(protocol, personal, part))
-                        if predictions:
-                            view = View(group, protocol, "test")
-                            tally.keep(view, predict(method, personal, part, "test"))
-                    own = scoring.scored(method, personals, part, group, splits)
-                    shared = scored_shared(method, personals, part, everyone, group, splits)
-                    tally.add(part, chain(own, shared), report)
+        splits = scored_splits(views, method, everyone.data.federation, group)
+        for part, names in _parts(method, everyone, group, splits.keys()):
+            ready = prepare(method, state, part, group, names, partial(tally.count, part))
+            for personals in scoring.in_sets(method, ready):
+                tested = {p: own for p, own in personals.items() if "test" in splits[p]}
+                for protocol, personal in tested.items():
+                    tally.measure(part, method.measure(protocol, personal, part))
+                    if predictions:
+                        kept = tally.predicted.setdefault(View(group, protocol, "test"), [])
+                        kept.append(predict(method, personal, part))
+                tally.add(part, scoring.scored(method, personals, part, group, splits), report)
+                for protocol, personal in personals.items():
+                    if SHARED in splits[protocol]:
+                        found = score_shared(method, personal, part, everyone)
+                        tally.add(part, [(View(group, protocol, SHARED), found)], report)
     seen = cohort_of("seen")
     diagnostics = contract.diagnostics(method, state, seen.data.federation.num_clients)
     return tally.result(seen.round, diagnostics | client_facts(cohort_of))
+
+
+def _parts(
+    method: Method, everyone: Cohort, group: str, wanted: Set[str]
+) -> Iterator[tuple[Cohort, Set[str]]]:
+    """(some of the clients of `group`, protocols for which to prepare them), part by part.
+
+    All clients are prepared for the `wanted` of `protocols`, then the finalists for those of
+    `final_protocols`.
+    """
+    finalists = method.finalists(everyone.data.federation, group)
+    last = everyone.some(np.isin(everyone.host_ids, finalists).nonzero()[0])
+    later = method.final_protocols.get(group, {})
+    for protocols, cohort in ((method.protocols[group], everyone), (later, last)):
+        if names := protocols.keys() & wanted:
+            for part in split_cohort(cohort, method.personal_numbers()):
+                yield part, names
 
 
 def prepare(
@@ -199,15 +193,16 @@ class Tally:
         found: Iterable[tuple[View, ClientScores]],
         report: Callable[[str], None],
     ) -> None:
-        """Add the scores of a part of the views' clients, and report each."""
+        """Add the scores of a part of the views' clients, and report each.
+
+        Raises:
+          DivergedError: for a loss that is not finite.
+        """
         for view, scores in found:
+            scoring.check_finite(view, scores, cohort)
             self.parts.setdefault(view, []).append((cohort.host_ids, scores))
             right = scores.correct.sum() / max(scores.count.sum(), 1)
             report(f"{'/'.join(view)}: {right:.1%} right, {cohort.size} clients")
-
-    def keep(self, view: View, predictions: Predictions) -> None:
-        """Add the predictions of a part of a view's clients."""
-        self.predicted.setdefault(view, []).append(predictions)
 
     def measure(self, cohort: Cohort, tensors: dict[str, Tensor]) -> None:
         """Add further numbers of the method for these clients."""
@@ -238,9 +233,9 @@ class Tally:
 
 def split_cohort(cohort: Cohort, numbers: int) -> list[Cohort]:
     """`cohort` in parts, in order; `numbers` for each client of a part fit into `FINAL_BYTES`."""
-    size = max(1, FINAL_BYTES // (cohort.task.dtype.itemsize * numbers)) if numbers else cohort.size
-    positions = np.arange(cohort.size)
-    return [cohort.some(positions[i : i + size]) for i in range(0, cohort.size, size)]
+    most = FINAL_BYTES // (cohort.task.dtype.itemsize * numbers) if numbers else cohort.size
+    size = max(1, most)  # there may be no client
+    return [cohort.some(slice(i, i + size)) for i in range(0, cohort.size, size)]
 
 
 def client_facts(cohort_of: CohortOf) -> dict[str, np.ndarray]:
@@ -252,8 +247,14 @@ def client_facts(cohort_of: CohortOf) -> dict[str, np.ndarray]:
 
 
 def shared_owners(federation: Federation, ids: np.ndarray) -> np.ndarray:
-    """Owners of the test examples that the clients `ids` share: these clients, or the server."""
-    return next((x for x in (ids, federation.ids("server")) if federation.test.sizes[x].any()), [])
+    """Owners of the test examples that the clients `ids` share: these clients, or the server.
+
+    Nobody, if neither has test examples.
+    """
+    for owners in (ids, federation.ids("server")):
+        if federation.test.sizes[owners].any():
+            return owners
+    return ids[:0]
 
 
 def evaluate_state(

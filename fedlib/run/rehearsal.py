@@ -1,14 +1,14 @@
 """A rehearsal of a user's class before its run: what do its functions return?
 
-Without it, a loss that is no scalar would be summed silently, and numbers that are no probabilities
-would be compared. It is one round of two clients with a few examples each. One client has fewer
-than the other, so executors fill a batch up, and a step that does not heed this is found.
+Without it, a loss that is not a scalar would be summed silently, and numbers that are not
+probabilities would be compared. It is one round of two clients with a few examples each. One client
+has fewer than the other, so executors pad a batch, which reveals a step that ignores the padding.
 """
 
 import contextlib
 from collections.abc import Callable
 from dataclasses import fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -19,8 +19,10 @@ from fedlib.engine.choice import choose
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.task import Batch
 from fedlib.errors import ConfigError, DivergedError, shown
 from fedlib.federation import SPLITS, Split
+from fedlib.methods.base import Method
 from fedlib.run import checkpoint, contract, scoring
 from fedlib.run.build import tasks_of, with_tasks
 from fedlib.run.simulate import Simulation
@@ -28,7 +30,7 @@ from fedlib.run.simulate import Simulation
 CLIENTS = 2
 TRIED = "(in a trial round of two clients)"  # after errors, which more clients might not cause
 EXAMPLES = 14  # of each client and split; batches of most sizes leave other numbers of 14 and 7
-FEWER = 7  # of the last client, unless the statistics of a batch forbid to fill it up
+FEWER = 7  # of the last client, unless the statistics of a batch forbid padding
 ROUNDING = 0.01  # of sums of probabilities
 SAME = 1e-6  # of a state and predictions after a round in float64, by two executors
 SMALL = 1 << 20  # numbers of a tensor
@@ -54,7 +56,7 @@ def check(simulation: Simulation) -> None:
 
     def once() -> dict[str, Any]:
         with draws.refused(name, instead):
-            return _round_and_evaluation(few, _refusing_vectors(few.cohort(able, 0), name), name)
+            return _round_and_evaluation(few, _with_checks(few.cohort(able, 0), name), name)
 
     # That steps diverge on these few examples says nothing about the run.
     with contextlib.suppress(DivergedError):
@@ -95,10 +97,10 @@ def _compare(few: Simulation, setting: str, name: str) -> None:
         )
 
 
-def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
+def _with_checks(cohort: Cohort, name: str) -> Cohort:
     """A copy of the cohort; its `fit` refuses vectors as losses, empty models and odd memory."""
 
-    class Refusing(type(cohort)):
+    class Checked(type(cohort)):
         def fit(self, loss, params, *args, **options):
             weights, buffers = self.task.trainable(params), tuple(self.task.statistics)
             if tree.leaves(tree.partition(weights, lambda x: x.endswith(buffers))[1]):
@@ -130,7 +132,7 @@ def _refusing_vectors(cohort: Cohort, name: str) -> Cohort:
 
             return super().fit(scalar, params, *args, **options)
 
-    return Refusing(**{field.name: getattr(cohort, field.name) for field in fields(cohort)})
+    return Checked(**{field.name: getattr(cohort, field.name) for field in fields(cohort)})
 
 
 def _leaves_padding_out(loss: Callable, *inner: Any) -> bool:
@@ -163,30 +165,33 @@ def _round_and_evaluation(few: Simulation, cohort: Cohort, name: str) -> dict[st
         )
     _check_alike(state, after, name)
     after = method.observe(after, cohort, "seen")
-    labels = few.federation.num_classes
-
-    def predict(personal: Any, batch: Any) -> Tensor:
-        log_probs = method.predict(personal, batch)
-        if log_probs.shape != (*batch.y.shape, labels):
-            raise ConfigError(
-                f"{name}.predict must return log-probabilities of shape "
-                f"{[*batch.y.shape, labels]}, got {[*log_probs.shape]}"
-            )
-        sums = log_probs.exp().sum(-1)
-        if (sums - 1).abs().max() > ROUNDING:
-            raise ConfigError(
-                f"{name}.predict must return log-probabilities; the probabilities of an example "
-                f"sum to {sums.flatten()[0]:.3g}"
-            )
-        return log_probs
-
     contract.diagnostics(method, after, few.federation.num_clients)
     contract.by_round(method, after)
     found = checkpoint.flatten(after)
+    checked = partial(_checked_predictions, method, few.federation.num_classes, name)
+    predict = checked if cohort.executor.name == "loop" else method.predict
     for way, personal in scoring.prepare(method, after, cohort, method.protocols.get("seen", {})):
-        checked = predict if cohort.executor.name == "loop" else method.predict
-        found[f"prediction ({way})"] = cohort.score(checked, personal, split="train")
+        found[f"prediction ({way})"] = cohort.score(predict, personal, split="train")
     return found
+
+
+def _checked_predictions(
+    method: Method, labels: int, name: str, personal: Any, batch: Batch
+) -> Tensor:
+    """What the method predicts; raises ConfigError unless it is log-probabilities."""
+    log_probs = method.predict(personal, batch)
+    if log_probs.shape != (*batch.y.shape, labels):
+        raise ConfigError(
+            f"{name}.predict must return log-probabilities of shape "
+            f"{[*batch.y.shape, labels]}, got {[*log_probs.shape]}"
+        )
+    sums = log_probs.exp().sum(-1)
+    if (sums - 1).abs().max() > ROUNDING:
+        raise ConfigError(
+            f"{name}.predict must return log-probabilities; the probabilities of an example "
+            f"sum to {sums.flatten()[0]:.3g}"
+        )
+    return log_probs
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -101,7 +101,9 @@ def during_training(
         protocols = method.protocols[group]
         splits = dict.fromkeys(protocols, held_out(cohort.data.federation, group))
         for personals in in_sets(method, prepare(method, state, cohort, protocols)):
-            found |= scored(method, personals, cohort, group, splits)
+            for view, scores in scored(method, personals, cohort, group, splits):
+                check_finite(view, scores, cohort)
+                found[view] = scores
     return state, found
 
 
@@ -146,9 +148,7 @@ def scored(
     for split in SPLITS:
         asked = {View(group, p, split): own for p, own in personals.items() if split in splits[p]}
         found = score_alike(method, list(asked.values()), cohort, split) if asked else []
-        for view, scores in zip(asked, found, strict=True):
-            check_finite(view, scores, cohort)
-            yield view, scores
+        yield from zip(asked, found, strict=True)
 
 
 def check_finite(view: View, scores: ClientScores, cohort: Cohort) -> None:

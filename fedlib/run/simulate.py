@@ -189,11 +189,10 @@ class Simulation:
             ended = ends(done, record)
             if progress.due(done):
                 progress.tell(done, record.loss(), record.accuracies())
-            stopping = stop()
-            due = checkpoints and (stopping or ended or checkpoints.due(done))
-            if checkpoints and due and done < self.course.rounds:
+            stopping, last = stop(), done == self.course.rounds
+            if checkpoints and not last and (stopping or ended or checkpoints.due(done)):
                 checkpoints.save(done, _pack(state, record))
-            if stopping and done < self.course.rounds:
+            if stopping and not last:
                 report(f"stopped after round {done}; the same command goes on from there")
                 raise SystemExit(143)
         if record.round[-1] != done:  # it ends between two evaluations
@@ -202,7 +201,7 @@ class Simulation:
         return state, record.result(self, state)
 
     def _room(self, before: int | None, report: Callable[[str], None]) -> int | None:
-        """For how many clients at a time the GPU has room; None for all. A change is reported."""
+        """The number of clients for which the GPU has room, None for all; reports a change."""
         now = self.executor.notes.get("chunk_halved_to")
         if now != before:
             report(

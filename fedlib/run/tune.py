@@ -112,7 +112,8 @@ def tuning_space(spec: RunSpec) -> dict[str, Tried]:
     """
     own = methods.load(spec.method).SPACE
     if len(own) >= DIMENSIONS:
-        raise ConfigError(f"method {spec.method}: SPACE may have at most 7 names, got {len(own)}")
+        most = f"SPACE may have at most {DIMENSIONS - 1} names"
+        raise ConfigError(f"method {spec.method}: {most}, got {len(own)}")
     whole = {RATE: LogUniform(*spec.search.rates)}
     whole |= {f"params.{name}": tried for name, tried in own.items()}
     return {name: tried for name, tried in whole.items() if name not in spec.search.fixed}

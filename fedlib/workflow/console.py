@@ -3,9 +3,9 @@
     41 of 102 jobs, 3:05, about 2:10 left: train pfedmm/digits/fedem/1234
 
 In a terminal the line is rewritten; a file or the log of a CI gets a new line from time to time.
-Failures are shown with the end of the job's log, and of several papers' tables the first as soon as
-it is finished.
-Snakemake's own messages go only to its log, whose name is shown at the end.
+A failure is shown with the end of the job's log. If there are several papers, the first table is
+shown as soon as it is finished. Snakemake's own messages go only to its log, whose name is shown at
+the end.
 
 `FEDLIB_PROGRESS=1` turns this on, and `make` sets it. `python -m fedlib.workflow.console` runs
 Snakemake without the lines that it prints before it reads the Snakefile.
@@ -32,8 +32,9 @@ ENOUGH = 0.05  # fraction of jobs that must have ended before the time left is s
 LAST_LINES = 15  # of a failed job's log
 QUOTE = "    | "  # before each of these lines
 ERASE = "\r\033[K"
-SHOWN = {"table": ".md", "figure": ".png"}  # the first table is shown, the first figure named,
-POINT = "accuracy"  # of those whose names begin so: what every paper is about
+# The first table is shown and the first figure is named, among those whose names begin with POINT.
+SHOWN = {"table": ".md", "figure": ".png"}
+POINT = "accuracy"  # what every paper is about
 
 
 class Started(NamedTuple):

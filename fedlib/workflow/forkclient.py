@@ -21,16 +21,16 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 def ask(argv: list[str]) -> int:
     """Exit status of the job, negative for a signal; `SENT_AWAY` if the server refuses it."""
     script = os.path.basename(argv[0]).removesuffix(".py")
-    known = dict(word.partition("=")[::2] for word in os.environ.get(SERVERS, "").split())
     connection = socket.socket(socket.AF_UNIX)
     try:
+        known = dict(word.split("=", 1) for word in os.environ.get(SERVERS, "").split())
         connection.connect(f"\0{known[script]}")
         if not is_own(connection):  # the server has ended, and another user has taken its place
             return SENT_AWAY
         request = json.dumps([argv, os.getcwd(), dict(os.environ)]).encode()
         socket.send_fds(connection, [struct.pack("q", len(request))], [0, 1, 2])
         connection.sendall(request)
-    except (KeyError, OSError):
+    except (KeyError, OSError, ValueError):
         return SENT_AWAY
     # Ctrl-C also reaches the job, which decides how to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -202,7 +202,7 @@ class _Folder:
         return all(self.cause(*one) is None for one in jobs)
 
     def cause(self, stage: str, job: dict) -> str | None:
-        """Why the results of a job are not the plan's, as far as their digests tell; None if so."""
+        """Why the results of a job are not the plan's, by their digests; None if they are."""
         says, beside = self.outputs(stage, job)
         if not all(Path(path).exists() for path in (*says, *beside)):
             return MISSING

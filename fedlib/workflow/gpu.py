@@ -102,30 +102,43 @@ def lease(
     folder = Path(folder or Path(tempfile.gettempdir()) / f"fedlib-gpu-{os.getuid()}")
     folder.mkdir(parents=True, exist_ok=True)
     slots = [(name, slot) for slot in range(per_device) for name in devices]
-    waiting = False
-    while True:
-        for name, slot in slots:
-            path = re.sub(r"[^A-Za-z0-9.-]", "_", f"{name}.{slot}")
-            with (folder / path).open("a") as file:
-                if not locks.take(file):
-                    continue
-                own = {"CUDA_VISIBLE_DEVICES": name, SHARE: str(per_device)}
-                before = {variable: os.environ[variable] for variable in own.keys() & os.environ}
-                os.environ.update(own)
-                try:
-                    yield name
-                finally:
-                    for variable in own:
-                        os.environ.pop(variable, None)
-                    os.environ.update(before)
-                return
-        if not wait:
-            yield devices[0]
-            return
-        if not waiting:
+    with contextlib.ExitStack() as held:
+        name = _take_slot(slots, folder, held)
+        if name is None and wait:
             print(f"waiting for one of {len(slots)} GPU slots ({folder})", file=sys.stderr)
-            waiting = True
-        time.sleep(POLL)
+        while name is None and wait:
+            time.sleep(POLL)
+            name = _take_slot(slots, folder, held)
+        if name is not None:
+            held.enter_context(_environment(name, per_device))
+        yield name or devices[0]
+
+
+def _take_slot(
+    slots: Sequence[tuple[str, int]], folder: Path, held: contextlib.ExitStack
+) -> str | None:
+    """The device of the first free slot, locked until `held` is closed; None if there is none."""
+    for name, slot in slots:
+        path = re.sub(r"[^A-Za-z0-9.-]", "_", f"{name}.{slot}")
+        with contextlib.ExitStack() as opened:
+            if locks.take(opened.enter_context((folder / path).open("a"))):
+                held.enter_context(opened.pop_all())
+                return name
+    return None
+
+
+@contextlib.contextmanager
+def _environment(name: str, per_device: int) -> Iterator[None]:
+    """In this block the environment has device `name` alone, and the number of its jobs."""
+    own = {"CUDA_VISIBLE_DEVICES": name, SHARE: str(per_device)}
+    before = {variable: os.environ[variable] for variable in own.keys() & os.environ}
+    os.environ.update(own)
+    try:
+        yield
+    finally:
+        for variable in own:
+            os.environ.pop(variable, None)
+        os.environ.update(before)
 
 
 def visible() -> tuple[str, ...]:

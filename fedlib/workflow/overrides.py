@@ -129,7 +129,8 @@ def _with(declared: Data | Run, fields: tuple[str, ...], keys: list[str], overri
     changed = {field: _put(getattr(declared, field), inner, override)}
     if isinstance(declared, Run) and declared.tuning and field in ("local", "params"):
         whole = override.value if isinstance(override.value, dict) else ()
-        fixed = {*declared.tuning.get("fixed", ()), *(f"{field}.{x}" for x in inner[:1] or whole)}
+        given = {f"{field}.{name}" for name in ([inner[0]] if inner else whole)}
+        fixed = given.union(declared.tuning.get("fixed", ()))
         changed["tuning"] = {**declared.tuning, "fixed": sorted(fixed)}
     return dataclasses.replace(declared, **changed)
 

@@ -90,7 +90,7 @@ def _own_places(plan: Plan) -> dict[str, RunName]:
 
 
 def _known() -> seals.Cache:
-    """What can be built, True or why not, by what it is built of."""
+    """For each thing that was built, by its code: True, or the reason why it cannot be built."""
     return seals.Cache(cache_folder() / "built.json")
 
 
@@ -117,9 +117,9 @@ def _check_folders(plan: Plan) -> None:
 
 
 def _check_own_files(plan: Plan) -> None:
-    """Raise ConfigError for a federation that is not cut yet, without the user's files of it.
+    """Raise ConfigError if a federation is still to be cut, and the user's files of it are missing.
 
-    And DataError for files that cannot be data.
+    DataError for files that cannot be data.
     """
     for names in plan.partitions():
         data = plan.data(names["paper"], names["federation"])
@@ -169,7 +169,7 @@ def _place(name: RunName) -> str:
 
 
 def _answers(wanted: list[tuple[str, ...]]) -> list[tuple[str, bool]]:
-    """For each what is wrong ("" if nothing), and whether that lasts, from `scripts/check.py`."""
+    """What is wrong with each ("" if nothing) and whether that lasts, from `scripts/check.py`."""
     if not wanted:
         return []
     done = subprocess.run(

@@ -184,7 +184,8 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
             raise ConfigError(f"sources: {choice!r} is not DATASET:SOURCE, such as femnist:leaf")
         check_choices("sources", [dataset], sorted(named), f"with several sources {where}")
     empty = [paper.name for paper in declared if not selected(paper, config).runs]
-    if empty and (config["papers"] and not config["runs"] or len(empty) == len(declared)):
+    every_paper_counts = config["papers"] and not config["runs"]
+    if empty and (every_paper_counts or len(empty) == len(declared)):
         raise ConfigError(f"papers: {empty[0]} has no run left that all filters select")
 
 

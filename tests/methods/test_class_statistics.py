@@ -106,7 +106,7 @@ def two_clients(**options):
 def test_sequences_have_no_class():
     cohort = two_clients()
     cohort.data.federation = replace(cohort.data.federation, y=np.zeros((8, 5), np.int64))
-    with pytest.raises(DataError, match=r"one label for each example, got \(8, 5\)"):
+    with pytest.raises(DataError, match=r"one number for each example, got shape \(8, 5\)"):
         class_means.counts(cohort, 3)
 
 

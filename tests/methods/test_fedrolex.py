@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 from reference import learn, owned
-from support import assert_close, batch_of, cohort_of, sgd, tiny_task, toy_federation
+from support import TinyNet, assert_close, batch_of, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy, linear
 
 from fedlib import methods, tree
@@ -62,6 +62,16 @@ def test_in_as_many_rounds_as_units_every_unit_is_trained_equally_often():
     (rows,) = zip(*(method.window("body.0.bias", number) for number in range(WIDE)), strict=True)
     assert torch.bincount(torch.cat(rows)).tolist() == [NARROW] * WIDE
     assert rows[0].tolist() == [0, 1, 2, 3] and rows[4].tolist() == [4, 5, 0, 1]
+
+
+def test_a_parameter_may_be_a_single_number():
+    def build(hidden):
+        net = TinyNet(4, 3, hidden)
+        net.body.register_parameter("scale", torch.nn.Parameter(torch.ones(())))
+        return net
+
+    method = fedrolex(*(Task(partial(build, units)) for units in (WIDE, NARROW)))
+    assert method.window("body.scale", 1) == () and method.scale("body.scale") == 1
 
 
 NETWORKS = {

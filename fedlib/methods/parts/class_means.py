@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
+from fedlib.engine import shards
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import upload
 from fedlib.engine.task import Task
-from fedlib.errors import DataError
 from fedlib.tree import Tree
 
 EXAMPLES = 2**15  # examples whose outputs are in memory at once
@@ -57,14 +57,10 @@ def counts(cohort: Cohort, num_classes: int) -> Tensor:
     """Number of training examples of each class at each client -> [C, L] int64, in host memory
 
     Raises:
-      DataError: unless each example has one label.
+      DataError: unless each example has one label, below `num_classes`.
     """
-    federation = cohort.data.federation
-    if federation.y.ndim != 1:
-        raise DataError(f"class means need one label for each example, got {federation.y.shape}")
-    own = [federation.y[federation.train.of(client)] for client in cohort.host_ids.tolist()]
-    found = [np.bincount(labels, minlength=num_classes) for labels in own]
-    return torch.from_numpy(np.stack(found))
+    found = shards.counts(cohort.data.federation, cohort.host_ids, "label", num_classes)
+    return torch.from_numpy(found)
 
 
 def indicator(y: Tensor, num_classes: int) -> Tensor:
@@ -89,7 +85,7 @@ def of_clients(cohort: Cohort, fn: Callable, *per_client: Tree, counts: Tensor) 
 
     block, sums = max(1, EXAMPLES // max(1, int(counts.sum(1).max()))), []
     for start in range(0, cohort.size, block):
-        some = np.arange(start, min(start + block, cohort.size))
+        some = slice(start, start + block)
         scores = cohort.some(some).score(labelled, *tree.take(per_client, some))
         # Padding beyond a client's examples is 0 in both.
         labels, outputs = scores[..., :num_classes], scores[..., num_classes:]

@@ -101,10 +101,11 @@ def marginalised(gates: Gate, pooling: Tensor, log_prior: Tensor, features: Tens
     """
     log_prior = log_prior.expand(len(features), len(pooling))
     block = max(1, BLOCK // max(1, features[:, 0].numel()))
-    parts = [
-        (log_prior[:, some, None] + _by_client(gates, pooling, features, some)).logsumexp(1)
-        for some in (slice(i, i + block) for i in range(0, len(pooling), block))
-    ]
+    parts = []
+    for first in range(0, len(pooling), block):
+        some = slice(first, first + block)
+        joint = log_prior[:, some, None] + _by_client(gates, pooling, features, some)
+        parts.append(joint.logsumexp(1))
     return torch.stack(parts).logsumexp(0)
 
 

@@ -53,9 +53,8 @@ class ServerAdam:
           active: [E] bool, the rows of leaves [E, ...] that step; None is all. The other rows keep
             parameters, moments and count.
         """
-        stepped, renewed = self._adam.step(
-            {"params": params}, {"params": difference}, memory, self.lr, {}
-        )
+        named = {"params": params}, {"params": difference}
+        stepped, renewed = self._adam.step(*named, memory, self.lr)
         after = stepped["params"], renewed
         return after if active is None else tree.where(active, after, (params, memory))
 

@@ -139,7 +139,7 @@ def cv2(values: Tensor) -> Tensor:
     return values.var(unbiased=True) / (values.mean().square() + 1e-10)
 
 
-def used(gates: Tensor) -> Tensor:
+def hard_load(gates: Tensor) -> Tensor:
     """Load of the experts without noise: number of examples that use each -> [K]"""
     return (gates > 0).to(gates.dtype).sum(0)
 
@@ -159,8 +159,9 @@ def smooth_load(clean: Tensor, noisy: Tensor, scale: Tensor, k: int, kind: str) 
       kind: "canonical" (the definition above), or another one of `LOADS`.
     """
     compared = noisy if kind == "canonical" else noisy.softmax(-1)
-    of_out, of_in = compared.topk(k + 1, dim=-1).values[..., k - 1 :].split(1, dim=-1)
-    z = (clean - torch.where(noisy > of_in, of_in, of_out)) / scale
+    largest = compared.topk(k + 1, dim=-1).values
+    kth, next_largest = largest[..., k - 1 : k], largest[..., k:]
+    z = (clean - torch.where(noisy > next_largest, next_largest, kth)) / scale
     return (0.5 * (1 + torch.erf(z / 2**0.5))).sum(0)  # the CDF of the normal distribution
 
 

@@ -28,7 +28,7 @@ def tabulated(
 def diagnostics(rounds: tuple[int, ...], tables: Tensor, **beside: Tensor) -> dict[str, Tensor]:
     """Tables [S, rows, E] of distributions, records `beside` them [S, ...] and rounds [S], by name.
 
-    Of the rounds that were reached.
+    Rounds that the run did not reach are left out.
     """
     reached = tables.sum((1, 2)) > 0
     numbers = torch.tensor(rounds, device=reached.device)
