@@ -265,7 +265,7 @@ Y = [0, 0, 1, 1]
         ({"y": Y}, "a.npz has no array 'x'"),
         ({"x": X}, "a.npz has no array 'y'"),
         ({"x": X, "y": Y, "x_test": X}, "a.npz has x_test besides x, y, client; leave it out"),
-        ({"x": X, "y": Y[:3]}, r"y must have 4 values as x, got \(3,\)"),
+        ({"x": X, "y": Y[:3]}, r"y must have 4 values as x, one an example, got \(3,\)"),
         ({"x": X, "y": np.array(Y) * 0.5}, "y must be whole numbers or words, got 0.5"),
         ({"x": X, "y": np.array([0, np.nan, 1, 1])}, "y of example 1 is missing"),
         ({"x": X, "y": [0] * 4}, "all labels are 0, one class"),
