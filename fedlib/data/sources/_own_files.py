@@ -208,7 +208,7 @@ def _table(path: Path) -> Content:
     if LABEL not in found or bool(len(frame.columns)) == ("text" in found):
         raise DataError(
             f"{path} must have a column text or columns of numbers as inputs; besides client, "
-            f"label and text it has {' and '.join(frame) or 'none'}"
+            f"label and text it has {' and '.join(frame) or 'none (commas separate columns)'}"
         )
     client = found.get("client")
     if client is not None and client.notna().all():
