@@ -1,5 +1,6 @@
 """Types and allowed values of settings: fields of methods, solvers, schedules and courses."""
 
+import contextlib
 import math
 import operator
 import types
@@ -16,7 +17,6 @@ NUMBERS = {int: "a whole number", float: "a finite number"}
 WORDS = NUMBERS | {bool: "True or False", str: "a word", types.NoneType: "None"}
 WORDS |= dict.fromkeys((Mapping, dict), "a dict")
 UNIONS = typing.Union, types.UnionType
-LISTS = list, tuple, range
 
 
 class Range(NamedTuple):
@@ -76,7 +76,8 @@ def typed(name: str, value: Any, hint: Any) -> Any:
 
     Args:
       name: of the setting, for the message.
-      hint: its type, such as `int | None`. One that is neither of JSON nor of fedlib takes all.
+      hint: its type, such as `int | None`. One that is neither of JSON nor of fedlib, nor
+        a `Literal`, takes all.
     """
     try:
         return _as(value, hint)
@@ -104,11 +105,13 @@ def _as(value: Any, hint: Any) -> Any:
         return _as_one_of(value, inner)
     if origin in (*NUMBERS, bool, list, tuple) and type(value).__module__ == "numpy":
         value = value.tolist()  # without an import of NumPy
+    if origin is typing.Literal and value not in inner:
+        raise ValueError
     if origin in NUMBERS:
         return _as_number(value, origin)
     if origin is dict and inner and isinstance(value, dict):
         return {_as(key, inner[0]): _as(x, inner[1]) for key, x in value.items()}
-    if origin in (list, tuple) and isinstance(value, LISTS):
+    if origin in (list, tuple) and isinstance(value, list | tuple | range):
         same = not inner or origin is list or inner[-1] is ...
         kinds = (inner or (Any,))[:1] * len(value) if same else inner
         return origin(_as(x, kind) for x, kind in zip(value, kinds, strict=True))
@@ -120,10 +123,8 @@ def _as(value: Any, hint: Any) -> Any:
 
 def _as_one_of(value: Any, kinds: tuple) -> Any:
     for kind in kinds:
-        try:
+        with contextlib.suppress(OverflowError, TypeError, ValueError):
             return _as(value, kind)
-        except (OverflowError, TypeError, ValueError):
-            continue
     raise TypeError
 
 
@@ -144,8 +145,8 @@ def _words(hint: Any) -> str:
         return " or ".join(map(_words, inner))
     if origin in (list, tuple):
         return "a list" + (f", each of it {_words(inner[0])}" if inner else "")
-    if origin in WORDS:
-        return WORDS[origin]
+    if origin in WORDS or origin is typing.Literal:
+        return WORDS.get(origin, f"one of {inner}")
     name = getattr(origin, "__name__", str(origin))
     return f"a{'n' * (name[0] in 'AEIOU')} {name}"
 

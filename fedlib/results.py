@@ -26,6 +26,11 @@ CLIENT_NAME = "client_name"  # diagnostic [num_clients]: what a user calls the c
 OPTIMUM = "optimum"  # diagnostic [num_clients]: best possible expected accuracy, if it is known
 # Diagnostics of this project's methods that have no row for each client.
 OF_NO_CLIENT = frozenset({"divergence", "tables", "table_rounds", "table_alphas", "selected"})
+# Columns of the table of clients; then diagnostics of clients: "choice", "pi_0", "pi_1", ...
+CLIENT_COLUMNS = (
+    *("paper", "federation", "dataset", "label", "method", "seed"),
+    *("at", "protocol", "split", "group", "client", "count", "correct", "accuracy", "loss"),
+)
 TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since round 0
 
 

@@ -27,8 +27,8 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
             if column not in data.column_names:
                 raise ConfigError(f"no column {column!r}; there are {data.column_names}")
         return _inputs(data[x][:], name), np.asarray(data[y][:])
-    batches = "DataLoader" in [x.__name__ for x in type(data).__mro__]
-    if batches and getattr(data, "drop_last", False):
+    loader = "DataLoader" in [x.__name__ for x in type(data).__mro__]
+    if loader and getattr(data, "drop_last", False):
         raise ConfigError(f"{name}: a loader with drop_last loses examples; give drop_last to SGD")
     sampler = getattr(getattr(data, "batch_sampler", None), "sampler", None)
     if getattr(sampler, "replacement", False):  # clients would train on test examples
@@ -37,17 +37,20 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
         if hasattr(data, "columns"):  # a data frame, whose numbers are names of columns
             raise TypeError
         # PyTorch's map-style data sets need no end for `for`, but have a length.
-        by_number = hasattr(data, "__len__") and not batches
+        by_number = hasattr(data, "__len__") and not loader
         pairs = [*map(data.__getitem__, range(len(data)))] if by_number else [*data]
         if any(isinstance(pair, Mapping) for pair in pairs):
             raise TypeError
-        inputs, labels = zip(*pairs, strict=True)
+        inputs, labels = zip(*pairs, strict=True) if pairs else ((), ())
     except (AttributeError, TypeError, ValueError):
         raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}") from None
-    if batches:
-        return _inputs(np.concatenate([*map(np.asarray, inputs)]), name), np.concatenate(labels)
-    inputs = [x if isinstance(x, str) else np.asarray(x) for x in inputs]
-    return _inputs(inputs, name), np.array([*map(np.asarray, labels)])
+    if loader and labels and np.ndim(labels[0]):  # batches; one by one if its batch_size is None
+        inputs, labels = ([x for batch in part for x in batch] for part in (inputs, labels))
+    try:
+        inputs = [x if isinstance(x, str) else np.asarray(x) for x in inputs]
+        return _inputs(inputs, name), np.array([*map(np.asarray, labels)])
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(f"{name} cannot become an array, as float32: {error}") from error
 
 
 def _inputs(values: Any, name: str) -> Any:

@@ -255,7 +255,8 @@ def _fault(model: nn.Module, path: str, apart: nn.Module, inputs: Tensor, name: 
         found = outputs(model, inputs, name, train)
         if not gave or not _is_same(gave[-1][0], found) or gave[-1][1] != found._version:
             when = " in training, too" if train else ""
-            return f"must give the logits{when}; take away what follows it, such as a softmax"
+            also = "or call what gives the logits `head` and all before it `body`"
+            return f"must give the logits{when}; take away what follows, such as a softmax, {also}"
         try:
             other = outputs(parts, inputs, name, train)
         except ConfigError:

@@ -23,7 +23,7 @@ FEATURES = {
     "images": "images",
     "owner": "natural clients, such as writers",
     "own_test": "a test part of your own (or a train_fraction)",
-    "part": "an official training and test part",
+    "part": "an official training and test part (of own data, a client or class of 4 examples)",
     "ten_classes": "ten classes",
 }
 

@@ -106,7 +106,7 @@ def refuse_single_examples(sizes: Sequence[int], clients: Sequence[int], solver:
             raise DataError(
                 f"client {client} has {size} training examples, so batches of {solver.batch_size} "
                 "leave one alone, which batch normalisation cannot train on; use another "
-                "batch_size or drop_last"
+                "batch_size or drop_last, or leave out a client of one example"
             )
 
 

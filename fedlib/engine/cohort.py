@@ -108,9 +108,9 @@ class Cohort:
         """These clients of the federation, with the same journal."""
         return replace(self, ids=self.tensor(ids), known_ids=ids)
 
-    def some(self, positions: np.ndarray | slice) -> "Cohort":
-        """The clients at `positions` of the cohort, with the same journal."""
-        return self.of(self.host_ids[positions])
+    def some(self, at: np.ndarray | Tensor | slice) -> "Cohort":
+        """The clients `at` these positions of the cohort, with the same journal."""
+        return self.of(self.host_ids[at if isinstance(at, slice) else np.asarray(at)])
 
     def seen(self) -> "Cohort":
         """A cohort of all clients that may take part in training."""

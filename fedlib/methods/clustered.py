@@ -160,7 +160,7 @@ class ClusteredFL(Method):
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Each client's cluster [num_clients]; unseen clients keep the initial one, 0."""
-        return {"cluster": state.cluster}
+        return {"choice": state.cluster}
 
 
 def bipartition(updates: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from fedlib.errors import DataError, plain, shown
 from fedlib.report import frames
 from fedlib.report.metrics import definitions
 from fedlib.report.metrics.runs import COLUMNS
-from fedlib.report.metrics.tidy import CLIENT_COLUMNS
+from fedlib.results import CLIENT_COLUMNS
 from fedlib.spec.exhibits import OF_PREDICTIONS
 
 FOLDER = "pack"  # in a paper's kept folder

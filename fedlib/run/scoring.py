@@ -15,7 +15,7 @@ from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.errors import ConfigError
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
-from fedlib.results import TOTALS, Scores, View
+from fedlib.results import CLIENT_COLUMNS, CLIENT_NAME, OPTIMUM, TOTALS, Scores, View
 
 
 class ClientScores(NamedTuple):
@@ -26,7 +26,9 @@ class ClientScores(NamedTuple):
     loss: np.ndarray  # [C] mean negative log-likelihood; 0 for a client without examples
 
 
-COSTS = {*TOTALS, "bytes", "server_examples", "server_parameters", "train_loss"}
+# Names of costs, and of columns that the tables of clients have of every method.
+TAKEN = {*TOTALS, "bytes", "server_examples", "server_parameters", "train_loss"}
+TAKEN |= {*CLIENT_COLUMNS, CLIENT_NAME, OPTIMUM, "brier", "cluster", "partition"}
 RESERVED = "[/:]|^examples_|^flops_"  # in names; the last two begin costs of preparing clients
 CohortOf = Callable[[str], Cohort | None]  # all clients of a group, or None if it has none
 
@@ -168,12 +170,12 @@ def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
 
     Raises:
       ConfigError: for a name that HDF5 files cannot have, or that metrics would take for a cost of
-        the run or a number of a view.
+        the run, a number of a view or another column of clients.
     """
-    if odd := [name for name in tensors if not name or name in COSTS or re.search(RESERVED, name)]:
+    if odd := [name for name in tensors if not name or name in TAKEN or re.search(RESERVED, name)]:
         raise ConfigError(
             "what a method records must have a name without '/' and ':' that is no cost, as those "
-            f"of examples_ and flops_ are, got {odd[0]!r}"
+            f"of examples_ and flops_, nor a column of all runs, as cluster is, got {odd[0]!r}"
         )
     return {name: torch.as_tensor(value).cpu().numpy() for name, value in tensors.items()}
 

@@ -348,6 +348,7 @@ def test_clients_who_are_left_out_are_counted():
     own = np.repeat(["big", "small", "tiny"], [380, 19, 1])
     clients, lines = fedlib.partition(X[:400], Y[:400], "natural", client=own), []
     assert clients.left_out == clients.manifest()["left_out"] == 1
+    assert fedlib.partition(X[:60], Y[:60], "writer", client=np.arange(60) // 3).num_clients == 20
     assert "clients 2 seen, 1 left out, who lack training or test examples;" in repr(clients)
     quiet(clients, BUILD, local=fedlib.SGD(lr=0.1), rounds=0, progress=lines.append)
     assert "left out, for lack of training or test examples: 1 of the clients" in lines

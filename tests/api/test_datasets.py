@@ -46,6 +46,7 @@ KINDS = {
     "stream": Stream,
     "tensors": tensors,
     "loader": lambda x, y: DataLoader(tensors(x, y), batch_size=4),
+    "loader of single pairs": lambda x, y: DataLoader(tensors(x, y), batch_size=None),
 }
 
 
@@ -115,13 +116,15 @@ def test_maps_of_features_and_signals_are_no_images_with_channels_last(shape):
 
 
 ODD = {"number": 3, "array": X, "word": "abc", "list": [1, 2, 3], "dicts": [{"x": X[0], "y": 1}]}
-ODD["frame"] = pd.DataFrame(X)
+ODD |= {"frame": pd.DataFrame(X), "of bfloat16": [(torch.ones(2).bfloat16(), 0)]}
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_what_gives_no_pairs_is_refused(odd):
-    with pytest.raises(ConfigError, match="data of client 0 must be a data set or loader"):
+    with pytest.raises(ConfigError, match="data of client 0 (must be a data set or|cannot become)"):
         fedlib.Federation.from_datasets([odd])
+    with pytest.raises(DataError, match="data of client 0 is empty"):
+        fedlib.Federation.from_datasets([[]])
 
 
 def test_one_data_set_is_no_list_of_them():

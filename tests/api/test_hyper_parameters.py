@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import inf
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ class Typed(Method):
     scale: float = 1.0
     mode: str = "fast"
     flag: bool = False
-    size: int | None = None
+    size: int | Literal["all"] | None = None
     rounds: tuple[int, ...] = ()
     gate: Task | None = None
     server: Solver | Mapping | None = None
@@ -142,7 +143,7 @@ class Typed(Method):
         *(({"scale": x}, "a finite number, got") for x in (float("nan"), inf, "0.1", None, True)),
         *(({"mode": x}, "a word, got") for x in (1, None, ["fast"])),
         *(({"flag": x}, "True or False, got") for x in (0, 1, "no", None)),
-        *(({"size": x}, "a whole number or None, got") for x in (1.5, "x")),
+        *(({"size": x}, "a whole number or one of ('all',) or None, got") for x in (1.5, "x")),
         *(({"rounds": x}, "a list, each of it a whole number, got") for x in (3, "12", [1.5])),
         ({"gate": 3}, "a Task or None, got 3"),
         ({"server": "sgd"}, "a Solver or a dict or None, got 'sgd'"),

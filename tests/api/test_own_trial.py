@@ -92,7 +92,7 @@ def test_what_it_records_must_be_of_every_client_or_of_rounds(mine):
     try_method(mine(rounds.replace("RECORDED", "[0.5, 0.25]")))
     with pytest.raises(ConfigError, match=r"by_round: mine must be .rounds. or .rounds, experts."):
         try_method(mine(rounds.replace("RECORDED", "torch.ones(2, 2, 2)")))
-    for name in ("examples_hard", "train_loss"):  # as a cost of preparing clients, and of a round
+    for name in ("examples_hard", "train_loss", "cluster"):  # a cost of preparing, and of a round
         with pytest.raises(ConfigError, match=f"a name .* that is no cost, .* got '{name}'"):
             named = rounds.replace("mine", name)
             try_method(mine(named.replace("RECORDED", "torch.ones(200)")))

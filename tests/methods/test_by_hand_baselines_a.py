@@ -90,6 +90,7 @@ def test_clustered_fl(eps2, max_norm):
     assert len(clusters) == expected
     method, state = trained("clustered", task, federation, **bounds)
     assert len(tree.leaves(state.models)[0]) == expected
+    assert len({*method.diagnostics(state)["choice"].tolist()}) == expected
     for members, params in clusters:
         ours = method.personalise(state, cohort_of(task, federation, members))
         for position in range(len(members)):

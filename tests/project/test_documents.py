@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 import fedlib
 from fedlib.report import packs
-from fedlib.report.metrics.tidy import CLIENT_COLUMNS
+from fedlib.results import CLIENT_COLUMNS
 from fedlib.workflow.provenance import ROOT
 
 PLACES = "*.md docs/*.md docs/*/README.md data/raw/*.md results/*.md figures/*.md".split()

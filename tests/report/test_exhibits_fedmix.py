@@ -7,8 +7,8 @@ import pytest
 
 from fedlib.errors import DataError
 from fedlib.report import diagnostics
-from fedlib.report.metrics.tidy import CLIENT_COLUMNS, client_rows, run_rows
-from fedlib.results import RunResult, View
+from fedlib.report.metrics.tidy import client_rows, run_rows
+from fedlib.results import CLIENT_COLUMNS, RunResult, View
 
 DEFAULT = View("seen", "default", "test")
 NEW_SHARD = View("seen", "new_shard", "val")

@@ -220,6 +220,7 @@ def test_clients_carry_their_mixture_weights_at_the_last_round():
     assert last["accuracy"].tolist() == [0.75, 1.0]
     with pytest.raises(DataError, match="does not cover client 2"):
         client_rows(result({SEEN: seen}, (0, 1), diagnostics={"pi": pi[:2]}))
+    assert "pi" in client_rows(result({SEEN: seen}, (0, 1), diagnostics={"pi": pi[:, 0]}))
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 200])

@@ -10,8 +10,8 @@ from matplotlib.collections import PathCollection
 from fedlib.report import embeddings
 from fedlib.report.figures import representations
 from fedlib.report.metrics.runs import named
-from fedlib.report.metrics.tidy import CLIENT_COLUMNS, client_rows, run_rows
-from fedlib.results import RunResult
+from fedlib.report.metrics.tidy import client_rows, run_rows
+from fedlib.results import CLIENT_COLUMNS, RunResult
 
 
 def history(diagnostics) -> RunResult:

@@ -208,7 +208,7 @@ def _table(path: Path) -> Content:
     if LABEL not in found or bool(len(frame.columns)) == ("text" in found):
         raise DataError(
             f"{path} must have a column text or columns of numbers as inputs; besides client, "
-            f"label and text it has {' and '.join(frame) or 'none'}"
+            f"label and text it has {' and '.join(frame) or 'none (commas separate columns)'}"
         )
     client = found.get("client")
     if client is not None and client.notna().all():
@@ -305,8 +305,7 @@ def _keys(name: str, x: np.ndarray, values: Any) -> np.ndarray:
     """
     keys = _array(name, values)
     if keys.shape != (len(x),):
-        limit = "; several labels of an example are not supported" if keys.ndim > 1 else ""
-        raise DataError(f"{name} must have {len(x)} values as x, got {keys.shape}{limit}")
+        raise DataError(f"{name} must have {len(x)} values as x, one an example, got {keys.shape}")
     missing = pd.isna(keys)
     if not missing.any():
         keys = np.array(keys.tolist()) if keys.dtype == object else keys
@@ -334,7 +333,7 @@ def _array(name: str, values: Any) -> np.ndarray:
         array = np.asarray(values)
     except (RuntimeError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"{name} cannot become an array of NumPy: {reason}") from error
+        raise DataError(f"{name} cannot become an array of NumPy, as float32: {reason}") from error
     if array.dtype.kind == "U" and not hasattr(values, "dtype"):
         array = np.asarray(values, object)  # in which a missing value is not the word "nan"
     if np.ma.is_masked(values):

@@ -112,14 +112,12 @@ def pooled(
         order = np.argsort(y, kind="stable")  # where classes take turns, one would be all of it
         part = np.empty(len(y), np.uint8)
         part[order] = set_aside((y if owner is None else owner)[order])
-    if not np.any(part == TEST):
-        raise DataError(f"{contents[0].path}: no class or client has 4 examples, one to test on")
     x, tokens = _tokens(x, part == TRAIN, texts)
     x, mean, std = (x, (), ()) if tokens else _scaled(x, part == TRAIN, scaling)
     columns = [*map(str, _named(contents).columns or ())]
     return Examples(
         *(x, y, classes, mean, std),
-        part=part,
+        part=part if np.any(part == TEST) else None,
         owner=owner,
         num_owners=len(names),
         tokens=tokens,

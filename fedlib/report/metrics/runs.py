@@ -9,8 +9,8 @@ import pandas as pd
 from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.report.metrics.definitions import PRIMARY
-from fedlib.report.metrics.tidy import CLIENT_COLUMNS, ROW_COLUMNS, client_rows, run_rows
-from fedlib.results import RunResult
+from fedlib.report.metrics.tidy import ROW_COLUMNS, client_rows, run_rows
+from fedlib.results import CLIENT_COLUMNS, RunResult
 
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
 FILES = ("history", "evaluation")  # of a run, each with .h5

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from fedlib import results
 from fedlib.errors import DataError
 from fedlib.federation import CLIENTS, SPLITS
 from fedlib.report import embeddings
@@ -29,10 +30,6 @@ NO_COLUMNS = OF_NO_CLIENT | {FLOPS, PARAMETERS, embeddings.LABELS, "picks"}
 LOSS_TOLERANCE = 1e-5  # relative; two executions may sum a loss in different orders
 # A metric of several numbers tells them apart by `of`, a name, or `index`, such as "3" or "0_3".
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "of", "index", "value")
-CLIENT_COLUMNS = (
-    *("paper", "federation", "dataset", "label", "method", "seed"),
-    *("at", "protocol", "split", "group", "client", "count", "correct", "accuracy", "loss"),
-)  # then diagnostics of clients: "choice", "pi_0", "pi_1", ...
 
 
 def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
@@ -100,7 +97,7 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
             if view.group in CLIENTS:
                 frames.append(_client_frame(view, scores, "last", -1))
     if not frames:  # only the server was evaluated
-        return pd.DataFrame(columns=CLIENT_COLUMNS[CLIENT_COLUMNS.index("at") :])
+        return pd.DataFrame(columns=results.CLIENT_COLUMNS[results.CLIENT_COLUMNS.index("at") :])
     clients = pd.concat(frames, ignore_index=True)
     if evaluation is not None:
         clients = _with_brier(clients, evaluation.diagnostics)
@@ -309,7 +306,7 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
     for name, of, array in _quantities(found):
         if of or name in NO_COLUMNS or array.ndim > 2:
             continue
-        if array.ndim == 0 or len(array) <= last or (name == "pi" and array.ndim == 1):
+        if array.ndim == 0 or len(array) <= last:
             raise DataError(f"{name} of shape {array.shape} does not cover client {last}")
         if name == CLIENT_NAME:  # of all rows
             columns[name] = array[clients["client"].to_numpy()].astype(str)
@@ -318,6 +315,4 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
         values[shown] = array[clients["client"].to_numpy()[shown]]
         several = {f"{name}_{number}": column for number, column in enumerate(values.T)}
         columns |= several if array.ndim == 2 else {name: values}
-    if taken := sorted(columns.keys() & {*clients}):
-        raise DataError(f"a diagnostic may not be called {taken[0]}, as the table has it already")
     return clients.join(pd.DataFrame(columns, index=clients.index))
