@@ -50,7 +50,7 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
         inputs = [x if isinstance(x, str) else np.asarray(x) for x in inputs]
         return _inputs(inputs, name), np.array([*map(np.asarray, labels)])
     except (RuntimeError, TypeError) as error:
-        raise ConfigError(f"{name} cannot become an array, as float32: {error}") from error
+        raise ConfigError(f"{name} cannot become an array of NumPy: {error}") from error
 
 
 def _inputs(values: Any, name: str) -> Any:

@@ -174,8 +174,8 @@ def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
     """
     if odd := [name for name in tensors if not name or name in TAKEN or re.search(RESERVED, name)]:
         raise ConfigError(
-            "what a method records must have a name without '/' and ':' that is no cost, as those "
-            f"of examples_ and flops_, nor a column of all runs, as cluster is, got {odd[0]!r}"
+            f"what a method records may not be called {odd[0]!r}; avoid '/' and ':', and names of "
+            "costs, such as train_loss or examples_..., and of columns of all runs, such as cluster"
         )
     return {name: torch.as_tensor(value).cpu().numpy() for name, value in tensors.items()}
 

@@ -333,7 +333,7 @@ def _array(name: str, values: Any) -> np.ndarray:
         array = np.asarray(values)
     except (RuntimeError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"{name} cannot become an array of NumPy, as float32: {reason}") from error
+        raise DataError(f"{name} cannot become an array of NumPy: {reason}") from error
     if array.dtype.kind == "U" and not hasattr(values, "dtype"):
         array = np.asarray(values, object)  # in which a missing value is not the word "nan"
     if np.ma.is_masked(values):
