@@ -50,11 +50,6 @@ def test_rows_of_clients_have_the_names_that_a_user_gave(tmp_path):
     assert rows["client_name"].tolist() == [*names] * 2  # at the last round and at the best
 
 
-def test_a_diagnostic_may_not_take_the_name_of_a_column():
-    with pytest.raises(DataError, match="may not be called loss"):
-        client_rows(single({"loss": np.ones(3)}))
-
-
 # Protocols and variants
 
 
