@@ -5,7 +5,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib.errors import DataError
 from fedlib.papers import adaptive_experts
 from fedlib.report import comparisons, printed
 from fedlib.report.figures import ranked
