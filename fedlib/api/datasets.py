@@ -34,7 +34,7 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
     if getattr(sampler, "replacement", False):  # clients would train on test examples
         raise ConfigError(f"{name}: a loader that draws with replacement gives examples twice")
     try:
-        if hasattr(data, "columns"):  # a data frame, whose numbers are names of columns
+        if hasattr(data, "iloc"):  # a data frame, whose numbers are names of columns
             raise TypeError
         # PyTorch's map-style data sets need no end for `for`, but have a length.
         by_number = hasattr(data, "__len__") and not loader

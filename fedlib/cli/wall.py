@@ -1,7 +1,7 @@
 """Write docs/results/published/README.md: every published number, with ours beside it.
 
-Costs of runs come from costs.csv beside it. Runs that it lacks are added, with the estimates of
-this folder; those it has stay, as a plan that was made beside other work measures too much.
+Costs of runs come from costs.csv beside it. Runs without an estimate there get that of this folder;
+the others stay, as a plan that was made beside other work measures too much.
 """
 
 import argparse

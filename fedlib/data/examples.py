@@ -23,7 +23,7 @@ FEATURES = {
     "images": "images",
     "owner": "natural clients, such as writers",
     "own_test": "a test part of your own (or a train_fraction)",
-    "part": "an official training and test part (of own data, a client or class of 4 examples)",
+    "part": "an official test part (own data: a client of 4 examples, or a class without clients)",
     "ten_classes": "ten classes",
 }
 

@@ -375,7 +375,7 @@ class Cohort:
     # -- private ----------------------------------------------------------------------
 
     def _total(self, values: Tree, among: np.ndarray | None) -> Total:
-        """See `total`, which `returns` may name as `Cohort.total`, so subclasses override this."""
+        """What `total` gives; subclasses override this one, as `returns` names `Cohort.total`."""
         refuse_others(values, self.size)
         return Total(values, self._sizes("train") * (1 if among is None else among))
 

@@ -276,13 +276,12 @@ def _refuse_misfit(spec: RunSpec, method: Method, federation: Federation) -> Non
             f"{name}: in_features must be {math.prod(inputs)}, as inputs are {shape} numbers, got "
             f"{given}; it may be left out"
         )
-    if not _gives(method.task, num_classes):
+    if not _fits(method.task.num_outputs, num_classes):
         raise ConfigError(
             f"{name}: num_classes must be {num_classes}, as the data have so many, got "
             f"{method.task.num_outputs}; it may be left out"
         )
-    kind = torch.float32 if federation.tokens is None else torch.int64
-    examples = torch.from_numpy(federation.x[[0, -1]]).to(kind)
+    examples = _two_examples(federation)
     read = [(name, method.task)]
     if _is_ours(method):  # what a user's modules read is not known
         read += [(f"module {x}", each) for x in spec.further for each in _all(getattr(method, x))]
@@ -322,10 +321,12 @@ def refuse_parts(method: Method, federation: Federation) -> None:
         raise ConfigError(f"gate_features must be {inputs}, the numbers of an input, got {given}")
     if not _is_ours(method):
         return  # what the parts of a user's class give is not known
-    classes = federation.num_classes
-    for each in (*getattr(method, "large", ()), getattr(method, "expert", method.task)):
-        if not _gives(each, classes):
-            given = each.num_outputs
+    classes, examples = federation.num_classes, _two_examples(federation)
+    own = [x for name in ("large", "expert") for x in _all(getattr(method, name, ()))]
+    for each in own:
+        with draws.aside(), torch.no_grad(), dropout_key(torch.tensor(0)):
+            given = each.build().eval()(examples).shape[-1]
+        if not _fits(given, classes):
             raise ConfigError(
                 f"clients' own models need {classes} outputs, one per class, got {given}"
             )
@@ -336,9 +337,15 @@ def _is_ours(method: Method) -> bool:
     return type(method).__module__.startswith("fedlib.")
 
 
-def _gives(task: Task, num_classes: int) -> bool:
+def _fits(outputs: int, num_classes: int) -> bool:
     """Whether there is an output for each class, or a single one for two of them."""
-    return num_classes in (task.num_outputs, task.num_labels)
+    return num_classes in (outputs, max(2, outputs))
+
+
+def _two_examples(federation: Federation) -> torch.Tensor:
+    """The first and the last input, as a model reads them."""
+    kind = torch.float32 if federation.tokens is None else torch.int64
+    return torch.from_numpy(federation.x[[0, -1]]).to(kind)
 
 
 def tasks_of(method: Method) -> list[Task]:

@@ -65,6 +65,29 @@ def test_one_of_several_networks_may_flatten_by_view():
     assert result.client_model(0)(images[:2]).shape == (2, 3)
 
 
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.experts, self.gate = nn.Linear(6, 6), nn.Linear(6, 2)  # the last matrix has two rows
+
+    def forward(self, x):
+        return (self.experts(x).view(-1, 3, 2) * self.gate(x)[:, None]).sum(-1)
+
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 6), Experts()
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+@pytest.mark.parametrize("own", [{"method": "fedavg"}, {"method": "local", "large": [Mixed()]}])
+def test_classes_are_counted_by_logits_and_not_by_the_last_matrix(own):
+    assert quiet(cut(), Mixed(), **own).client_model(0)(X[:2]).shape == (2, 3)
+
+
 def test_a_run_is_independent_of_what_its_model_becomes():
     model = flat()
     model[0].requires_grad_(False)

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedlib.errors import DataError
 from fedlib.papers import adaptive_experts
 from fedlib.report import comparisons, printed
 from fedlib.report.figures import ranked
@@ -47,6 +48,11 @@ def test_rows_of_clients_have_the_names_that_a_user_gave(tmp_path):
     rows = client_rows(RunResult.load(tmp_path / "a.h5"))
     assert rows["client"].tolist() == [0, 1, 2] * 2
     assert rows["client_name"].tolist() == [*names] * 2  # at the last round and at the best
+
+
+def test_a_diagnostic_may_not_take_the_name_of_a_column():
+    with pytest.raises(DataError, match="may not be called loss"):
+        client_rows(single({"loss": np.ones(3)}))
 
 
 # Protocols and variants

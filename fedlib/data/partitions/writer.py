@@ -11,7 +11,7 @@ import numpy as np
 from fedlib.data.draws import check_enough_writers, draw_some, last_are_unseen, some_are_unseen
 from fedlib.data.examples import TEST, Examples
 from fedlib.data.joined import Joined
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Writer(Joined):
           DataError: if there are fewer writers than clients.
         """
         rows = [own for own in examples.of_owner() if len(own) >= self.min_examples]
+        if not rows:
+            raise DataError(f"no writer has {self.min_examples} examples; lower min_examples")
         chosen = draw_some(rows, self.fraction, seed)
         check_enough_writers(self.num_clients, len(chosen))
         return chosen[: self.num_clients]

@@ -315,4 +315,6 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
         values[shown] = array[clients["client"].to_numpy()[shown]]
         several = {f"{name}_{number}": column for number, column in enumerate(values.T)}
         columns |= several if array.ndim == 2 else {name: values}
+    if taken := sorted(columns.keys() & {*clients}):  # in a run from before they were refused
+        raise DataError(f"a diagnostic may not be called {taken[0]}, as the table has it already")
     return clients.join(pd.DataFrame(columns, index=clients.index))
