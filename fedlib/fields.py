@@ -19,6 +19,11 @@ WORDS |= dict.fromkeys((Mapping, dict), "a dict")
 UNIONS = typing.Union, types.UnionType
 
 
+def is_ours(kind: type) -> bool:
+    """Whether a class is fedlib's own, not a user's or another library's."""
+    return kind.__module__.startswith("fedlib.")
+
+
 class Range(NamedTuple):
     """The numbers from `low` to `high`.
 
@@ -115,7 +120,7 @@ def _as(value: Any, hint: Any) -> Any:
         same = not inner or origin is list or inner[-1] is ...
         kinds = (inner or (Any,))[:1] * len(value) if same else inner
         return origin(_as(x, kind) for x, kind in zip(value, kinds, strict=True))
-    ours = isinstance(origin, type) and origin.__module__.startswith("fedlib.")
+    ours = isinstance(origin, type) and is_ours(origin)
     if (ours or origin in (*WORDS, list, tuple)) and not isinstance(value, origin):
         raise TypeError
     return value

@@ -26,6 +26,7 @@ from fedlib.engine.task import Batch, Params, Task
 from fedlib.engine.waves import Work
 from fedlib.errors import ConfigError
 from fedlib.federation import Federation, Split
+from fedlib.fields import is_ours
 from fedlib.models.layers.random import Dropout
 from fedlib.run.build import tasks_of, with_tasks
 from fedlib.run.simulate import Simulation
@@ -45,7 +46,7 @@ def try_models(simulation: Simulation, report: Callable[[str], None]) -> Simulat
     if any(task.keeps_layout for task in tasks_of(simulation.method)):
         simulation = _of_all(simulation, keeps_layout=True)
     with draws.aside(0):
-        tasks = [task for task in tasks_of(simulation.method) if not _is_ours(task)]
+        tasks = [task for task in tasks_of(simulation.method) if not _model_is_ours(task)]
         for number, task in enumerate(tasks):
             name = "model" if task is simulation.method.task else f"module {number}"
             mixing, reason = _try(name, task, simulation)
@@ -188,9 +189,9 @@ def _quiet(task: Task, dtype: torch.dtype) -> Task:
     return Task(build, dtype, task.device)
 
 
-def _is_ours(task: Task) -> bool:
+def _model_is_ours(task: Task) -> bool:
     """Whether a model is of fedlib itself; its tests do the same."""
-    return type(whole(task.build())).__module__.startswith("fedlib.")
+    return is_ours(type(whole(task.build())))
 
 
 def _largest(numbers: Tensor) -> float:

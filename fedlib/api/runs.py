@@ -24,7 +24,7 @@ from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Task, set_precision
 from fedlib.errors import ConfigError, DataError, nearest, of_file, shown
 from fedlib.federation import Federation
-from fedlib.fields import typed
+from fedlib.fields import is_ours, typed
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
@@ -210,7 +210,7 @@ def _class(
     _check_names(name, hyper_parameters, known | taken)
     needed = [x.name for x in takes if x.init and x.default is x.default_factory is MISSING]
     if missing := [x for x in needed if x not in hyper_parameters]:
-        see = f"; see help({kind.__module__!r})" if kind.__module__.startswith("fedlib.") else ""
+        see = f"; see help({kind.__module__!r})" if is_ours(kind) else ""
         raise ConfigError(f"{name} needs {', '.join(missing)}{see}")
     if start not in kind.choices.get("start", ()):
         return kind, start
@@ -227,7 +227,7 @@ def check_fields(kind: type[Method]) -> None:
     if "__dataclass_fields__" not in vars(kind) and inspect.get_annotations(kind):
         write = "@dataclass(frozen=True, kw_only=True)"
         raise ConfigError(f"{kind.__name__} is not a dataclass; write {write} above it")
-    if kind.__module__.startswith("fedlib."):
+    if is_ours(kind):
         return
     names, taken = {x.name for x in fields(kind)}, inspect.signature(simulate).parameters
     odd = dict.fromkeys(names & vars(kind).keys() - inspect.get_annotations(kind).keys(), UNTYPED)
@@ -299,7 +299,7 @@ def _try(simulation: Simulation, report: Callable[[str], None], given: bool) -> 
         report("starts from the weights of the model that was given")
     simulation = agreement.try_models(simulation, report)
     kind = type(simulation.method)
-    own = not kind.__module__.startswith("fedlib.")
+    own = not is_ours(kind)
     if own or any(task.is_frozen_in_part for task in tasks_of(simulation.method)):
         try:
             rehearsal.check(simulation)

@@ -24,6 +24,7 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.task import JointTask, Params, Task, set_precision
 from fedlib.errors import ConfigError, DataError, shown
 from fedlib.federation import Federation
+from fedlib.fields import is_ours
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.run import contract
@@ -33,6 +34,7 @@ from fedlib.run_spec import Architecture, RunSpec
 # Errors of models, methods and PyTorch about invalid arguments.
 SENSELESS = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 SIZES = ("in_features", "num_classes")
+OWN_MODELS = ("large", "expert")  # fields of methods: clients' own models, which classify
 Weights = dict[str, Path]  # files of pretrained weights, by their name in declarations
 
 
@@ -91,7 +93,7 @@ def build_simulation(
     for each in tasks_of(method):
         _check_tokens(each, federation)
     _refuse_misfit(spec, method, federation)
-    refuse_parts(method, federation)
+    _refuse_gate(method, federation)
     course = build_course(spec)
     try:
         data = DeviceData(federation, task.dtype, task.device)
@@ -167,7 +169,7 @@ def construct(kind: type[Method], /, **own: Any) -> Method:
     """
     method = kind(**own)
     others = tuple(x for x in tasks_of(method) if x is not method.task and x.statistics)
-    if others and not _is_ours(method):
+    if others and not is_ours(type(method)):
         method = replace(method, task=method.task.extended(JointTask, others=others))
     contract.check(method)
     return method
@@ -282,23 +284,31 @@ def _refuse_misfit(spec: RunSpec, method: Method, federation: Federation) -> Non
             f"{method.task.num_outputs}; it may be left out"
         )
     examples = _two_examples(federation)
-    read = [(name, method.task)]
-    if _is_ours(method):  # what a user's modules read is not known
-        read += [(f"module {x}", each) for x in spec.further for each in _all(getattr(method, x))]
+    read = [(name, method.task, False)]
+    if is_ours(type(method)):  # what a user's modules read is not known
+        modules = [(x, each) for x in spec.further for each in _all(getattr(method, x))]
+        read += [(f"module {x}", each, x in OWN_MODELS) for x, each in modules]
     try:  # with values, because for shapes alone PyTorch imports its compilers, which takes seconds
         with draws.aside(), torch.no_grad():
-            for name, each in read:
-                # Drawing a heavy one takes seconds, and its first step would fail as well.
-                if not each.is_heavy:
-                    _refuse_unlike(each.build(), examples, name)
+            for name, each, is_own in read:
+                # Drawing a heavy one takes seconds. If it fails, its first step would fail as well,
+                # but clients' own models of more outputs than classes would train.
+                if is_own or not each.is_heavy:
+                    logits = _refuse_unlike(each.build(), examples, name)
+                    if is_own:
+                        _refuse_logits(logits, num_classes)
     except ConfigError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
         raise ConfigError(f"{name}: it cannot read {shape} numbers: {_text(error)}") from error
 
 
-def _refuse_unlike(model: torch.nn.Module, examples: torch.Tensor, name: str) -> None:
-    """Raise ConfigError for a model that draws random numbers, or is not `head(body(x))`."""
+def _refuse_unlike(model: torch.nn.Module, examples: torch.Tensor, name: str) -> torch.Tensor:
+    """The output of a model that draws no random numbers and is `head(body(x))`.
+
+    Raises:
+      ConfigError: for another model.
+    """
 
     def output(run: Callable) -> torch.Tensor:
         with dropout_key(torch.tensor(0)):
@@ -312,29 +322,34 @@ def _refuse_unlike(model: torch.nn.Module, examples: torch.Tensor, name: str) ->
             raise ConfigError(
                 f"{name} must give head(body(x)); move what follows, as a factor, into the head"
             )
+    return whole
 
 
 def refuse_parts(method: Method, federation: Federation) -> None:
     """Raises ConfigError for a gate or clients' own models of other sizes than the federation's."""
+    _refuse_gate(method, federation)
+    if not is_ours(type(method)):
+        return  # what the parts of a user's class give is not known
+    examples = _two_examples(federation)
+    for each in (x for name in OWN_MODELS for x in _all(getattr(method, name, ()))):
+        with draws.aside(), torch.no_grad(), dropout_key(torch.tensor(0)):
+            logits = each.build().eval()(examples)
+        _refuse_logits(logits, federation.num_classes)
+
+
+def _refuse_gate(method: Method, federation: Federation) -> None:
+    """Raise ConfigError for a gate of another size than the federation's inputs."""
     inputs, given = math.prod(Shapes.of(federation).inputs), getattr(method, "gate_features", None)
     if given not in (None, inputs):
         raise ConfigError(f"gate_features must be {inputs}, the numbers of an input, got {given}")
-    if not _is_ours(method):
-        return  # what the parts of a user's class give is not known
-    classes, examples = federation.num_classes, _two_examples(federation)
-    own = [x for name in ("large", "expert") for x in _all(getattr(method, name, ()))]
-    for each in own:
-        with draws.aside(), torch.no_grad(), dropout_key(torch.tensor(0)):
-            given = each.build().eval()(examples).shape[-1]
-        if not _fits(given, classes):
-            raise ConfigError(
-                f"clients' own models need {classes} outputs, one per class, got {given}"
-            )
 
 
-def _is_ours(method: Method) -> bool:
-    """Whether the method is one of fedlib, of whose modules it is known what they read."""
-    return type(method).__module__.startswith("fedlib.")
+def _refuse_logits(logits: torch.Tensor, num_classes: int) -> None:
+    """Raise ConfigError for logits of a client's own model that are of other classes."""
+    if not _fits(given := logits.shape[-1], num_classes):
+        raise ConfigError(
+            f"clients' own models need {num_classes} outputs, one per class, got {given}"
+        )
 
 
 def _fits(outputs: int, num_classes: int) -> bool:

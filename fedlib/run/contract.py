@@ -76,7 +76,7 @@ def _refuse_silence(cls: type) -> None:
     kind = Curves if issubclass(cls, Curves) else Method
     name = "ways" if kind is Curves else "protocols"
     between = cls.__mro__[: cls.__mro__.index(kind)]
-    if any(name in vars(one) or one.__module__.startswith("fedlib.") for one in between):
+    if any(name in vars(one) or fields.is_ours(one) for one in between):
         return
     raise ValueError(
         f"{cls.__name__} does not say whom it can predict for. If a client that never trained has "
