@@ -252,13 +252,18 @@ class Result(Accuracies):
         inputs = inputs.long() if self.simulation.federation.tokens is not None else inputs
         able = (client for client in self._clients if "default" in self._ways(client)[1])
         wanted = able if clients is None else clients
-        models = {client: self.client_model(client).cpu() for client in wanted}
+        models, found = {}, {}  # clients that share a model have one, and one file
+        for client in wanted:
+            model = self.client_model(client).cpu()
+            models[client] = found.setdefault(model.key, model)
         with folder_instead(folder) as made:
-            predictors = []
-            for number, (client, model) in enumerate(models.items()):
-                file, called = made / f"{number}.pt2", self.called[self._clients[client]]
-                _export(model, inputs, file, client)
-                predictors.append([called, [file.name, digest(file)]])
+            predictors, written = [], {}
+            for client, model in models.items():
+                if model not in written:
+                    file = made / f"{len(written)}.pt2"
+                    _export(model, inputs, file, client)
+                    written[model] = [file.name, digest(file)]
+                predictors.append([self.called[self._clients[client]], written[model]])
             kept = {"called": self.called, "title": self.title, "predictors": predictors}
             if (columns := self.simulation.federation.column_name) is not None:
                 kept["columns"] = columns.tolist()

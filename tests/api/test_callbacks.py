@@ -287,6 +287,11 @@ def test_a_result_is_kept_whatever_the_number_of_threads(tmp_path, threads_of_to
         kept.client_model(3)
     with pytest.raises(ConfigError, match=r"inputs must be torch.float32 of shape \[B, 64\], as"):
         kept.client_model(0)(X[:3, :9])
+    shared = simulate("fedavg", rounds=1)  # by all clients: in one file
+    shared.save(tmp_path / "shared")
+    assert [len([*x.glob("*.pt2")]) for x in (tmp_path, tmp_path / "shared")] == [3, 1]
+    kept = fedlib.load(tmp_path / "shared")
+    assert torch.equal(kept.client_model(3)(x), shared.client_model(0)(x))
 
 
 class ByLength(nn.Module):
