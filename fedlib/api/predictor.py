@@ -54,7 +54,7 @@ class ClientModel(nn.Module):
           ConfigError: for inputs with another shape, type or columns than the federation's.
         """
         x = as_inputs(x, self._shape, self._type, self._columns)
-        batch = self._batch(self._scaled(x))
+        batch = self._batch(self._scale_inputs(x))
         return self._method.predict(self._own(), batch).exp()
 
     @property
@@ -99,7 +99,7 @@ class ClientModel(nn.Module):
         leaves = zip(self._names, tree.leaves(self._personal), strict=True)
         return tree.unflatten([self._buffers.get(name, x) for name, x in leaves], self._personal)
 
-    def _scaled(self, x: Tensor) -> Tensor:
+    def _scale_inputs(self, x: Tensor) -> Tensor:
         """Inputs that are no pixels, as the federation's were scaled when they were read."""
         if self._type == torch.uint8 or not self._scales[0]:
             return x

@@ -111,13 +111,13 @@ def simulate(
     run = _course({**known, "rate": rate}, {} if course is None else course)
     executor = typed("executor", executor, str)
     kind, start = _class(method, more, start)
-    with process.threads.kept():
+    with process.threads.keep():
         with _in_one_line():
             settings = {"device": _device(device), "precision": precision}
             first = _first_seed(start, model, seed)
             task = _task(model, federation, class_weights, settings, first)
             own = {"task": task, "local": local, **more}
-            made = _made(kind, own, federation, settings, start == "given")
+            made = _build_method(kind, own, federation, settings, start == "given")
             data = DeviceData(federation, task.dtype, task.device)
             simulation = Simulation(made, data, run, choose(executor, tasks_of(made)))
         simulation = _try(simulation, report, first is not None)
@@ -153,7 +153,7 @@ def open_run(
         raise DataError(f"{folder} was written by Result.save; take fedlib.load")
     manifest = _manifest(folder, history.provenance["manifest_sha256"])
     federation = Federation.load(manifest.with_suffix(".h5"), manifest)
-    with process.threads.kept():
+    with process.threads.keep():
         simulation = build_simulation(
             trained(RunSpec.from_json(history.spec), folder / "history.h5"),
             federation,
@@ -346,7 +346,7 @@ def _some_inputs(data: Federation) -> Tensor:
     return here.inputs(rows)
 
 
-def _made(
+def _build_method(
     kind: type[Method], own: Mapping, data: Federation, settings: Mapping, given: bool
 ) -> Method:
     """The method, checked; modules among its `own` fields become tasks, drawn or as `given`."""
