@@ -66,7 +66,7 @@ def check(
     for field in fields(made):
         value = getattr(made, field.name)
         if field.name in hints and value is not field.default:
-            object.__setattr__(made, field.name, typed(field.name, value, hints[field.name]))
+            object.__setattr__(made, field.name, convert(field.name, value, hints[field.name]))
     for name, known in (choices or {}).items():
         if (value := getattr(made, name)) not in known:
             raise ConfigError(f"{name} must be one of {known}, got {shown(value)}")
@@ -76,7 +76,7 @@ def check(
             raise ConfigError(f"{name} must be {numbers}, got {shown(value)}")
 
 
-def typed(name: str, value: Any, hint: Any) -> Any:
+def convert(name: str, value: Any, hint: Any) -> Any:
     """`value`, with Python's own numbers and tuples; raises ConfigError if it is of another type.
 
     Args:

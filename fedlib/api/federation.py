@@ -10,7 +10,7 @@ import numpy as np
 from fedlib import federation
 from fedlib.api import datasets
 from fedlib.data import partitions
-from fedlib.data.checks import checked
+from fedlib.data.checks import validate
 from fedlib.data.draws import divide
 from fedlib.data.examples import FEATURES, TEST, TRAIN, VAL, Dealt, Examples
 from fedlib.data.sources import own
@@ -118,8 +118,8 @@ class Federation(federation.Federation):
         """
         for name, part in (("train", train), ("test", test or [])):
             _check_list(name, part, "a data set for each client")
-        train_fraction = round(1 - checked("test_fraction", test_fraction, float), 12)  # 1 - 0.9
-        seed = checked("seed", seed, int)
+        train_fraction = round(1 - validate("test_fraction", test_fraction, float), 12)  # 1 - 0.9
+        seed = validate("seed", seed, int)
         pairs = [
             [datasets.arrays(data, x, y, f"data of client {i}") for i, data in enumerate(part)]
             for part in (train, test or ())
@@ -197,7 +197,7 @@ def partition(
     examples = _pool(contents, parts, num_classes, length, tokeniser)
     if missing := [FEATURES[need] for need in dealer.needs if need not in examples.features]:
         raise DataError(f"partition {kind} needs {' and '.join(missing)}, which the data lack")
-    return Federation._pack(dealer.deal(examples, checked("seed", seed, int)))
+    return Federation._pack(dealer.deal(examples, validate("seed", seed, int)))
 
 
 def _check_list(name: str, part: Any, of: str) -> None:
@@ -247,10 +247,10 @@ def _content(name: str, x: Any, y: Any, client: Any = None, *, signals: bool) ->
 
 
 def _pool(contents, parts, num_classes, length, tokeniser) -> Examples:
-    """`own.pooled`, where pixels become numbers in [0, 1] and other inputs stay as they are."""
+    """`own.pool`, where pixels become numbers in [0, 1] and other inputs stay as they are."""
     scaling = "unit" if contents[0].x.dtype == np.uint8 else "none"
     how = {"scaling": scaling, "num_classes": num_classes, "length": length, "file": tokeniser}
-    return own.pooled(contents, parts, **how)
+    return own.pool(contents, parts, **how)
 
 
 def _rows(pair: Arrays, rows: np.ndarray) -> Arrays:

@@ -24,7 +24,7 @@ from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Task, set_precision
 from fedlib.errors import ConfigError, DataError, nearest, of_file, shown
 from fedlib.federation import Federation
-from fedlib.fields import is_ours, typed
+from fedlib.fields import convert, is_ours
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
@@ -109,7 +109,7 @@ def simulate(
     report = _reporter(progress)
     known = {"rounds": rounds, "seed": seed, "evaluate_every": evaluate_every}
     run = _course({**known, "rate": rate}, {} if course is None else course)
-    executor = typed("executor", executor, str)
+    executor = convert("executor", executor, str)
     kind, start = _class(method, more, start)
     with process.threads.keep():
         with _in_one_line():
@@ -275,7 +275,7 @@ def _device(name: str) -> torch.device:
 
 def _course(known: Mapping, more: Mapping) -> Course:
     """The course of a run; raises ConfigError for unknown names in `more`, or no mapping."""
-    more = typed("course", more, Mapping)
+    more = convert("course", more, Mapping)
     _check_names("course", more, {x.name for x in fields(Course)} - known.keys())
     return Course(**known, **more)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fedlib.errors import ConfigError, shown
-from fedlib.fields import Range, typed
+from fedlib.fields import Range, convert
 
 # Of the parameters of partitions and data sets; one has the same range wherever it is.
 RANGES = {
@@ -29,7 +29,7 @@ CHOICES = {
 }
 
 
-def checked(name: str, value: Any, kind: Any) -> Any:
+def validate(name: str, value: Any, kind: Any) -> Any:
     """The value of a parameter, with Python's own numbers.
 
     Args:
@@ -38,7 +38,7 @@ def checked(name: str, value: Any, kind: Any) -> Any:
     Raises:
       ConfigError: for another type, or a value out of its range or choices.
     """
-    value = typed(name, value, kind)
+    value = convert(name, value, kind)
     numbers = RANGES.get(name, Range(1) if kind in (int, int | None) else None)
     if numbers and value is not None and not numbers.holds(value):
         raise ConfigError(f"{name} must be {numbers}, got {value!r}")
@@ -72,7 +72,7 @@ class Checked:
     def __post_init__(self):
         """Raises ConfigError for a value that makes no sense."""
         for field in dataclasses.fields(self):
-            value = checked(field.name, getattr(self, field.name), field.type)
+            value = validate(field.name, getattr(self, field.name), field.type)
             object.__setattr__(self, field.name, value)
 
 

@@ -25,7 +25,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.trainers import WordLevelTrainer
 
-from fedlib.data.checks import checked
+from fedlib.data.checks import validate
 from fedlib.data.raw import RawFile
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Tokens
@@ -100,7 +100,7 @@ def of_texts(
     """
     if length is None:
         raise ConfigError("texts need length, the tokens that each is cut or filled up to")
-    length = checked("length", length, int)
+    length = validate("length", length, int)
     if file is None:
         return _cutting(_of_words(training), length)
     try:
