@@ -17,7 +17,7 @@ from fedlib.engine.task import Batch, Params, Task
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
 from fedlib.run import checkpoint
-from fedlib.run.build import changed, with_tasks
+from fedlib.run.build import map_tasks, with_tasks
 
 
 class ClientModel(nn.Module):
@@ -91,7 +91,7 @@ class ClientModel(nn.Module):
         super()._apply(*args)
         device, dtype = self._like.device, self._like.dtype
         self._method = with_tasks(self._method, lambda x: x.moved(device, dtype))
-        self._personal = changed(self._personal, lambda x: x.moved(device, dtype))
+        self._personal = map_tasks(self._personal, lambda x: x.moved(device, dtype))
         return self
 
     def _own(self) -> Any:

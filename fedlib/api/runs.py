@@ -31,7 +31,7 @@ from fedlib.results import RunResult
 from fedlib.run import build, rehearsal
 from fedlib.run.build import SENSELESS, build_simulation, tasks_of
 from fedlib.run.checkpoint import load_tensors, restore
-from fedlib.run.job import trained
+from fedlib.run.job import training_spec
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import RunSpec
 
@@ -155,7 +155,7 @@ def open_run(
     federation = Federation.load(manifest.with_suffix(".h5"), manifest)
     with process.threads.keep():
         simulation = build_simulation(
-            trained(RunSpec.from_json(history.spec), folder / "history.h5"),
+            training_spec(RunSpec.from_json(history.spec), folder / "history.h5"),
             federation,
             device=str(_device(device)),
             executor=executor,

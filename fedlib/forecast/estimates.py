@@ -132,7 +132,7 @@ def factors() -> dict[str, Factor]:
         }
 
 
-def estimated(spec: RunSpec, size: DataSize, speed: Speed) -> dict[str, Estimate]:
+def estimate(spec: RunSpec, size: DataSize, speed: Speed) -> dict[str, Estimate]:
     """The costs of the jobs of a run -> {"train": Estimate, "evaluate": Estimate}
 
     A method without kept trainings, such as a user's own, counts as FedAvg.

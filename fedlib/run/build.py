@@ -208,7 +208,7 @@ def _task(
         params = shapes.complete(model.build, architecture.params, sizes)
         return make(
             partial(model.build, **params),
-            pretrained=_pretrained(model, architecture.weights, weights),
+            pretrained=_load_weights(model, architecture.weights, weights),
             class_weights=class_weights(factors, params.get("num_classes", 0)),
         )
     except SENSELESS as error:
@@ -230,7 +230,7 @@ def class_weights(given: Any, num_classes: int) -> torch.Tensor | None:
     return torch.tensor(weights)
 
 
-def _pretrained(model: ModuleType, name: str | None, weights: Weights | None) -> Params:
+def _load_weights(model: ModuleType, name: str | None, weights: Weights | None) -> Params:
     """Parameters of `model` from the file of the weights `name`; {} for None, or no files."""
     if name is None:
         return {}
@@ -252,7 +252,7 @@ def weight_files(spec: RunSpec, receipts: Sequence[Path]) -> Weights:
     files = {seals.read_json(receipt)["dataset"]: receipt for receipt in receipts}
     if sorted(files) != sorted(spec.pretrained()):
         raise ConfigError(f"--weights must be of {[*spec.pretrained()]}, got {[*files]}")
-    return {name: verified_file(receipt) for name, receipt in files.items()}
+    return {name: verify_file(receipt) for name, receipt in files.items()}
 
 
 def _check_tokens(task: Task, federation: Federation) -> None:
@@ -374,18 +374,18 @@ def _all(value: Any) -> tuple:
     return value if isinstance(value, tuple) else (value,)
 
 
-def changed(value: tree.T, change: Callable[[Task], Task]) -> tree.T:
+def map_tasks(value: tree.T, change: Callable[[Task], Task]) -> tree.T:
     """A tree with each of its architectures changed."""
     return tree.map(lambda x: change(x) if isinstance(x, Task) else x, value)
 
 
 def with_tasks(method: Method, change: Callable[[Task], Task]) -> Method:
     """The method with each of its architectures changed."""
-    values = {x.name: changed(getattr(method, x.name), change) for x in fields(method) if x.init}
+    values = {x.name: map_tasks(getattr(method, x.name), change) for x in fields(method) if x.init}
     return replace(method, **values)
 
 
-def verified_file(receipt: Path) -> Path:
+def verify_file(receipt: Path) -> Path:
     """The file of a download receipt; checks its checksum again.
 
     Raises:

@@ -168,14 +168,14 @@ def _round_and_evaluation(few: Simulation, cohort: Cohort, name: str) -> dict[st
     contract.diagnostics(method, after, few.federation.num_clients)
     contract.by_round(method, after)
     found = checkpoint.flatten(after)
-    checked = partial(_checked_predictions, method, few.federation.num_classes, name)
+    checked = partial(_check_predictions, method, few.federation.num_classes, name)
     predict = checked if cohort.executor.name == "loop" else method.predict
     for way, personal in scoring.prepare(method, after, cohort, method.protocols.get("seen", {})):
         found[f"prediction ({way})"] = cohort.score(predict, personal, split="train")
     return found
 
 
-def _checked_predictions(
+def _check_predictions(
     method: Method, labels: int, name: str, personal: Any, batch: Batch
 ) -> Tensor:
     """What the method predicts; raises ConfigError unless it is log-probabilities."""

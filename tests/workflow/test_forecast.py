@@ -55,7 +55,7 @@ FAST = Speed(seconds=0.001, numbers=1000)
 
 def seconds(spec: RunSpec, size: DataSize = FEW) -> tuple[float, float]:
     """Of training and evaluation, besides the start of their jobs."""
-    found = estimates.estimated(spec, size, FAST)
+    found = estimates.estimate(spec, size, FAST)
     return tuple(pytest.approx(found[stage].seconds - estimates.START) for stage in estimates.TIMED)
 
 
@@ -206,7 +206,7 @@ def test_another_seed_that_is_finished_counts_first(asked, tmp_path):
     found = asked(request(finished={"train": path}))["runs"]["toy/digits/fedavg"]
     assert (found["train"]["seconds"], found["train"]["mb"]) == (1234.5, 700.0)
     assert found["evaluate"]["seconds"] < 60
-    assert speed.spent(path, "cuda") is None  # a core's time says nothing of a GPU's
+    assert speed.read_cost(path, "cuda") is None  # a core's time says nothing of a GPU's
 
 
 def test_a_run_that_cannot_be_estimated_is_told_once_and_has_no_estimate(
