@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedlib import draws
 from fedlib.engine.ambient import dropout_key
-from fedlib.errors import ConfigError, shown
+from fedlib.errors import ConfigError, quote
 
 LOUD = 1000  # factor of the head's weights
 
@@ -278,5 +278,5 @@ def _kind(value: Any) -> str:
     """What a model gave in place of a tensor, for a message."""
     kind = type(value).__name__
     if isinstance(value, dict):
-        return f"a {kind} of {shown([*value])}"
-    return f"a {kind} of {len(value)}" if isinstance(value, tuple | list) else shown(value)
+        return f"a {kind} of {quote([*value])}"
+    return f"a {kind} of {len(value)}" if isinstance(value, tuple | list) else quote(value)

@@ -22,7 +22,7 @@ from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Task, set_precision
-from fedlib.errors import ConfigError, DataError, nearest, of_file, shown
+from fedlib.errors import ConfigError, DataError, nearest, of_file, quote
 from fedlib.federation import Federation
 from fedlib.fields import convert, is_ours
 from fedlib.files import digest
@@ -329,7 +329,7 @@ def _task(
     made = builder(model, _some_inputs(data), "model", (*data.y.shape[1:], len(names)), given)
     if hasattr(class_weights, "keys"):  # a series of pandas may be in the order of frequencies
         if odd := sorted({*names} ^ {*class_weights.keys()}, key=str):
-            raise ConfigError(f"class_weights must be of all classes; {shown(odd)} differ")
+            raise ConfigError(f"class_weights must be of all classes; {quote(odd)} differ")
         class_weights = [class_weights[name] for name in names]
     weights = build.class_weights(class_weights, len(names))
     task = Task(made, class_weights=weights, **settings)

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fedlib.errors import ConfigError, shown
+from fedlib.errors import ConfigError, quote
 from fedlib.fields import Range, convert
 
 # Of the parameters of partitions and data sets; one has the same range wherever it is.
@@ -30,7 +30,7 @@ CHOICES = {
 
 
 def validate(name: str, value: Any, kind: Any) -> Any:
-    """The value of a parameter, with Python's own numbers.
+    """Check the value of a parameter; returns it with Python's own numbers.
 
     Args:
       kind: its type; a whole number is at least 1 unless `RANGES` says otherwise.
@@ -55,7 +55,7 @@ def column_places(names: Sequence, wanted: Sequence) -> list[int]:
     """
     place = {name: position for position, name in enumerate(names)}
     if odd := sorted(place.keys() ^ {*wanted}, key=str):
-        raise ConfigError(f"the columns {shown(odd)} are in one alone")
+        raise ConfigError(f"the columns {quote(odd)} are in one alone")
     if len(names) > len(place) or len(wanted) > len(place):
         raise ConfigError("several columns have the same name; give each another")
     return [place[name] for name in wanted]

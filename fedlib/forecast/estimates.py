@@ -185,7 +185,7 @@ class Estimates:
     @classmethod
     def read(cls, path: str | Path) -> "Estimates":
         """The estimates in a file without those of another version; none if it is missing."""
-        kept, costs = seals.remembered(path), {}
+        kept, costs = seals.recall(path), {}
         for name, run in kept.get("runs", {}).items():
             with contextlib.suppress(KeyError, TypeError):  # another version has other fields
                 costs |= {(name, stage): Estimate(**run[stage]) for stage in TIMED}

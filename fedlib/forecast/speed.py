@@ -56,7 +56,7 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
       ConfigError: for a federation that cannot be dealt as declared.
     """
     unit, kind = ("GPU", "gpu") if device == "cuda" else ("core", "cpu")
-    machine, kept = environment()[kind], seals.remembered(path)
+    machine, kept = environment()[kind], seals.recall(path)
     known = {name: dict(kept.get(name, {})) for name in ("sizes", "speeds", "runs")}
     where = {"device": device, "machine": machine, "torch": torch.__version__}
     unknown: dict[str, list[str]] = {}

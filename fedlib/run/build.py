@@ -22,7 +22,7 @@ from fedlib.engine.ambient import dropout_key
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.task import JointTask, Params, Task, set_precision
-from fedlib.errors import ConfigError, DataError, shown
+from fedlib.errors import ConfigError, DataError, quote
 from fedlib.federation import Federation
 from fedlib.fields import is_ours
 from fedlib.files import digest
@@ -226,7 +226,7 @@ def class_weights(given: Any, num_classes: int) -> torch.Tensor | None:
     fits = weights.shape == (num_classes,) and weights.min() >= 0
     if not (fits and 0 < weights.sum() < np.inf):
         must = f"class_weights must be {num_classes} numbers of at least 0, one for each class"
-        raise ConfigError(f"{must} and not all 0, got {shown(given)}")
+        raise ConfigError(f"{must} and not all 0, got {quote(given)}")
     return torch.tensor(weights)
 
 

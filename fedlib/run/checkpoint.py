@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
 from fedlib import mapped, seals
-from fedlib.errors import DataError, shown
+from fedlib.errors import DataError, quote
 from fedlib.files import atomic, digest
 
 CPU = torch.device("cpu")
@@ -91,7 +91,7 @@ def restore(template: Any, tensors: dict[str, Tensor]) -> Any:
     names = [keystr(path) for path, _ in paths]
     if sorted(names) != sorted(tensors):
         odd = sorted(set(names) ^ set(tensors))
-        raise DataError(f"state does not fit the method: entries {shown(odd)} are on one side only")
+        raise DataError(f"state does not fit the method: entries {quote(odd)} are on one side only")
     devices = [leaf.device for _, leaf in paths]
     return tree_unflatten(_copy([tensors[name] for name in names], devices), structure)
 

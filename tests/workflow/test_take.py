@@ -155,7 +155,7 @@ def test_a_run_of_other_code_counts_as_one_of_this_code_and_keeps_its_record(who
 def age(run: Path) -> None:
     """Make the evaluation of a run one of older code."""
     evaluation = run / "evaluation.h5"
-    seals.write_made(evaluation, seals.made(evaluation)._replace(code="0" * 16))
+    seals.write_origin(evaluation, seals.origin(evaluation)._replace(code="0" * 16))
 
 
 OWN = {
