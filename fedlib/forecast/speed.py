@@ -175,14 +175,14 @@ def speed_of(spec: RunSpec, size: DataSize, *, device: str, executor: str) -> Sp
         if (numbers := sum(weights.numel() for weights in module.parameters())) > LARGEST:
             return Speed(count_flops(module, size) / _rate_of_products(device), numbers)
         rounds = partial(_seconds, spec, size, device, executor)
-        return Speed(_growing(rounds, *largest, local["batch_size"]), numbers)
+        return Speed(_time_example(rounds, *largest, local["batch_size"]), numbers)
     except ConfigError as error:
         raise _UnfitError(str(error)) from None
     finally:
         torch.set_num_threads(before)
 
 
-def _growing(
+def _time_example(
     seconds: Callable[[int, int], float], clients: int, examples: int, batch: int
 ) -> float:
     """Seconds for an example, in the smallest round that takes long enough, or the largest."""

@@ -147,10 +147,10 @@ def test_a_round_grows_until_it_takes_long_enough_to_be_measured():
         return 0.001 * clients * each
 
     assert speed.round_of(run(), FEW) == (8, 64)  # of 10 and 50; at most four batches of 16
-    assert speed._growing(took, 8, 16, batch=16) == pytest.approx(0.001)
+    assert speed._time_example(took, 8, 16, batch=16) == pytest.approx(0.001)
     assert tried == [(1, 2), (1, 8), (1, 16), (4, 16), (8, 16)]
     tried.clear()
-    speed._growing(took, 8, 1000, batch=100)
+    speed._time_example(took, 8, 1000, batch=100)
     assert tried == [(1, 2), (1, 8), (1, 32), (1, 128)]  # 0.13 s
 
 
