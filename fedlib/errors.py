@@ -45,7 +45,7 @@ class StaleCodeError(RuntimeError):
     """The code on disk is not the code with which this job was planned."""
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """A value for a message: at most three levels deep and `SHOWN` characters long."""
     text = _SHORT.repr(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."

@@ -11,7 +11,7 @@ from functools import cache
 from numbers import Real
 from typing import Any, NamedTuple
 
-from fedlib.errors import ConfigError, shown
+from fedlib.errors import ConfigError, quote
 
 NUMBERS = {int: "a whole number", float: "a finite number"}
 WORDS = NUMBERS | {bool: "True or False", str: "a word", types.NoneType: "None"}
@@ -66,17 +66,17 @@ def check(
     for field in fields(made):
         value = getattr(made, field.name)
         if field.name in hints and value is not field.default:
-            object.__setattr__(made, field.name, typed(field.name, value, hints[field.name]))
+            object.__setattr__(made, field.name, convert(field.name, value, hints[field.name]))
     for name, known in (choices or {}).items():
         if (value := getattr(made, name)) not in known:
-            raise ConfigError(f"{name} must be one of {known}, got {shown(value)}")
+            raise ConfigError(f"{name} must be one of {known}, got {quote(value)}")
     for name, numbers in (ranges or {}).items():
         value, optional = getattr(made, name), getattr(type(made), name, math.inf) is None
         if not (numbers.holds(value) or optional and value is None):
-            raise ConfigError(f"{name} must be {numbers}, got {shown(value)}")
+            raise ConfigError(f"{name} must be {numbers}, got {quote(value)}")
 
 
-def typed(name: str, value: Any, hint: Any) -> Any:
+def convert(name: str, value: Any, hint: Any) -> Any:
     """`value`, with Python's own numbers and tuples; raises ConfigError if it is of another type.
 
     Args:
@@ -87,7 +87,7 @@ def typed(name: str, value: Any, hint: Any) -> Any:
     try:
         return _as(value, hint)
     except (OverflowError, TypeError, ValueError):
-        raise ConfigError(f"{name} must be {_words(hint)}, got {shown(value)}") from None
+        raise ConfigError(f"{name} must be {_words(hint)}, got {quote(value)}") from None
 
 
 def as_form(form: Any, one: object, where: str) -> Any:
@@ -99,7 +99,7 @@ def as_form(form: Any, one: object, where: str) -> Any:
     needed = [name for name in form._fields if name not in form._field_defaults]
     if not isinstance(one, Mapping) or not {*needed} <= one.keys() <= {*form._fields}:
         parts = " and ".join(needed), ", ".join(form._field_defaults)
-        raise ConfigError(f"{where} has {', maybe '.join(filter(None, parts))}; got {shown(one)}")
+        raise ConfigError(f"{where} has {', maybe '.join(filter(None, parts))}; got {quote(one)}")
     return form(**one)
 
 

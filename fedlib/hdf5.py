@@ -82,14 +82,14 @@ class _Patient:
         """Write all of `data`, in several calls if needed."""
         left = memoryview(data).cast("B")
         size = len(left)
-        with self._noted():
+        with self._note_error():
             while left:
                 left = left[self._raw.write(left) :]
         return size
 
     def truncate(self, size: int) -> int:
         """Set the length of the file."""
-        with self._noted():
+        with self._note_error():
             self._raw.truncate(size)
         return size
 
@@ -97,7 +97,7 @@ class _Patient:
         """Nothing: a raw file has no buffer."""
 
     @contextlib.contextmanager
-    def _noted(self) -> Iterator[None]:
+    def _note_error(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

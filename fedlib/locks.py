@@ -50,10 +50,10 @@ def hold_folder(folder: str | Path = FOLDER, command: str | None = None) -> None
       BusyError: if another workflow works in the folder; the message names its process.
     """
     path = Path(folder).resolve() / "alive"
-    if (file := _passed_on(path)) is None:
+    if (file := _inherit(path)) is None:
         path.parent.mkdir(exist_ok=True)
         if not take(file := path.open("a+")):
-            raise BusyError(_occupied(path.parent.parent, file))
+            raise BusyError(_busy_message(path.parent.parent, file))
         holder = {
             "id": f"{os.getpid()}-{time.time_ns()}",
             "host": socket.gethostname(),
@@ -69,7 +69,7 @@ def hold_folder(folder: str | Path = FOLDER, command: str | None = None) -> None
     _HELD.append(file)
 
 
-def shared() -> tuple[dict[str, str], list[int]]:
+def share() -> tuple[dict[str, str], list[int]]:
     """Environment and open files by which a child process shares the lock of this process."""
     files = [file.fileno() for file in _HELD]
     return {DESCRIPTOR: str(files[0])} if files else {}, files
@@ -177,7 +177,7 @@ def _is_dead(workflow: str) -> bool:
     return True
 
 
-def _passed_on(path: Path) -> IO | None:
+def _inherit(path: Path) -> IO | None:
     """The open lock file of the parent process, or None.
 
     Jobs do not inherit it: they may outlive the workflow, and must not hold its lock.
@@ -205,7 +205,7 @@ def _holder(file: IO) -> dict:
     return {}
 
 
-def _occupied(folder: Path, file: IO) -> str:
+def _busy_message(folder: Path, file: IO) -> str:
     if not (holder := _holder(file)):  # it has not written its description yet
         return f"another process has just begun to work in {folder}; wait for it or stop it"
     return (

@@ -117,9 +117,9 @@ class RunResult:
         with atomic(path) as temporary:
             with hdf5.create(temporary, userblock_size=seals.USERBLOCK) as file:
                 self._write(file)
-            seals.close_hdf5(temporary, self._made(beside))
+            seals.close_hdf5(temporary, self._origin(beside))
 
-    def _made(self, beside: tuple) -> seals.Made | None:
+    def _origin(self, beside: tuple) -> seals.Made | None:
         """Origin of the file; None if no job made it."""
         if "inputs_sha256" not in self.provenance:
             return None
@@ -181,7 +181,7 @@ def open_result(path: str | Path) -> Iterator[h5py.File]:
     Raises:
       DataError: if it is missing, truncated, corrupted or of another format.
     """
-    seals.checked(path)
+    seals.verify(path)
     try:
         opened_file = hdf5.open_file(path)
     except OSError:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, get_type_hints
 
 from fedlib.errors import ConfigError
-from fedlib.fields import as_form, typed
+from fedlib.fields import as_form, convert
 
 RUNG = 4  # at a rung, after 1 / RUNG of the rounds, 1 / RUNG of the trials go on
 LOOK = re.compile(r"^    look = (.+)", re.MULTILINE)  # in the class of a method
@@ -218,7 +218,7 @@ def _architecture(place: str, module: Any) -> Architecture:
 def check_types(at: str, record: Any) -> None:
     """Raise ConfigError, which starts with `at`, for a field of another type than it declares."""
     for name, hint in get_type_hints(type(record)).items():
-        typed(f"{at}{name}", getattr(record, name), hint)
+        convert(f"{at}{name}", getattr(record, name), hint)
 
 
 def is_file(method: str) -> bool:

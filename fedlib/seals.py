@@ -66,10 +66,10 @@ def contents(*paths: str | Path) -> str:
 
     A job takes it before it reads them: a file that changes meanwhile counts as changed afterwards.
     """
-    return combined(map(content, paths))
+    return combine(map(content, paths))
 
 
-def combined(digests: Iterable[str]) -> str:
+def combine(digests: Iterable[str]) -> str:
     """`contents` of files that have these digests."""
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
@@ -101,7 +101,7 @@ def is_stand_in(path: str | Path) -> bool:
         return bool(_SEAL.match(file.read(len(BLANK))))
 
 
-def made(path: str | Path) -> Made | None:
+def origin(path: str | Path) -> Made | None:
     """The origin of a file; None if the file does not contain it."""
     with Path(path).open("rb") as file:
         begin = file.read(USERBLOCK)
@@ -156,15 +156,15 @@ def note_hdf5(path: str | Path, made: Made) -> None:
         file.write(f"\n{made}\n".encode())
 
 
-def write_made(path: str | Path, made: Made) -> None:
+def write_origin(path: str | Path, made: Made) -> None:
     """Replace the origin in a sealed file, and seal it anew."""
     content = _MADE.sub(str(made).encode(), Path(path).read_bytes(), count=1)
     Path(path).write_bytes(_SEAL.sub(BLANK, content))
     close(path)
 
 
-def checked(path: str | Path, remedy: str = "delete it and run again") -> bytes:
-    """The content of a sealed file.
+def verify(path: str | Path, remedy: str = "delete it and run again") -> bytes:
+    """Check a sealed file; returns its content.
 
     Args:
       remedy: advice about a damaged file, for the message.
@@ -209,7 +209,7 @@ def read_json(
     Raises:
       DataError: if the file is missing, damaged or of another kind.
     """
-    content = checked(path, remedy)
+    content = verify(path, remedy)
     try:
         value = json.loads(content)
         del value[ENTRY]
@@ -226,7 +226,7 @@ def remember(path: str | Path, value: dict) -> None:
         write_json(path, value)
 
 
-def remembered(path: str | Path) -> dict:
+def recall(path: str | Path) -> dict:
     """The object that `write_json` wrote to a cache; {} if it is missing or damaged.
 
     Only for values that the caller can compute again.
@@ -246,7 +246,7 @@ class Cache:
 
     def __init__(self, path: str | Path, most: int = 20_000):
         self._path, self._most = path, most
-        self._known, self._new = remembered(path), {}
+        self._known, self._new = recall(path), {}
 
     def get(self, facts: object) -> Any:
         """The value for `facts`; None if it is not known."""
@@ -266,7 +266,7 @@ class Cache:
     def write(self) -> None:
         """Add the new values to the file, and keep those that other processes have added."""
         if self._new:
-            known = remembered(self._path) | self._new
+            known = recall(self._path) | self._new
             remember(self._path, known if len(known) <= self._most else self._new)
             self._new = {}
 

@@ -35,12 +35,12 @@ def main() -> None:
         from fedlib.run.predictions import summarise
         from fedlib.run.usage import WALL, Usage
 
-        simulation = job.simulation(args, job.trained(spec, args.history), device)
+        simulation = job.simulation(args, job.training_spec(spec, args.history), device)
         record = job.record(args, simulation, device, code, args.history)
         stamp = job.stamp(args, spec, code) | {"history": files.digest(args.history)}
         own = args.checkpoints / "evaluation"
         with hold(args, args.out):
-            earlier = [Checkpoints(folder, stamp).used() for folder in own.glob("*")]
+            earlier = [Checkpoints(folder, stamp).usage() for folder in own.glob("*")]
             spent = Usage(max(earlier, key=lambda used: used.get(WALL, 0), default={}))
             about = {"spent": spent, "report": tell}
             checkpoints = (Checkpoints(own / str(number), stamp, **about) for number in count())

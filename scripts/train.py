@@ -41,7 +41,7 @@ def main() -> None:
         stamp = job.stamp(args, ran, code)
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
         with hold(args, args.history), Stop() as stop:
-            checkpoints.spent = Usage(checkpoints.used())  # an orphan has saved its last one now
+            checkpoints.spent = Usage(checkpoints.usage())  # an orphan has saved its last one now
             started = time.monotonic()
             where = f"{device}, {simulation.executor.name}, pid {os.getpid()}"
             tell(f"{ran.method} on {args.shards}, {where}")

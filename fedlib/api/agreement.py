@@ -82,7 +82,7 @@ def _try(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
     types, problems = [torch.float32, torch.float64], {}
     for dtype in types if simulation.executor.setting in ONE_BY_ONE else types[::-1]:
         try:
-            return _try_in(name, _quiet(task, dtype), simulation)
+            return _try_in(name, _without_dropout(task, dtype), simulation)
         except _Unlike as problem:
             problems[dtype] = problem
     # What PyTorch itself cannot train in one of the types says nothing about the engine.
@@ -138,7 +138,7 @@ def _difference(way: str, task: Task, data: DeviceData, params: Params,
             excess[name] = _largest(found.params[name] - value) / allowed
     if excess:
         worst = max(excess, key=lambda name: excess[name])
-        return f"{plain.called(worst)!r} is trained to other values than in PyTorch"
+        return f"{plain.name_of(worst)!r} is trained to other values than in PyTorch"
     for one, other in ((found.own, expected.own), (found.shared, expected.shared)):
         allowed = near * reference.size(other)
         if one.shape != other.shape or not reference.close(one, other, allowed):
@@ -176,7 +176,7 @@ def _few(federation: Federation) -> Federation:
     )
 
 
-def _quiet(task: Task, dtype: torch.dtype) -> Task:
+def _without_dropout(task: Task, dtype: torch.dtype) -> Task:
     """The task without dropout, in full precision."""
 
     def build() -> nn.Module:

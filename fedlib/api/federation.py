@@ -10,7 +10,7 @@ import numpy as np
 from fedlib import federation
 from fedlib.api import datasets
 from fedlib.data import partitions
-from fedlib.data.checks import checked
+from fedlib.data.checks import validate
 from fedlib.data.draws import divide
 from fedlib.data.examples import FEATURES, TEST, TRAIN, VAL, Dealt, Examples
 from fedlib.data.sources import own
@@ -82,10 +82,10 @@ class Federation(federation.Federation):
                 made = _content(f"{name} data of client {client}", *pair, signals=signals)
                 contents.append(made._replace(client=np.full(len(made.y), client)))
                 of_contents.append(of_part[name])
-        examples = _pooled(contents, of_contents, num_classes, length, tokeniser)
+        examples = _pool(contents, of_contents, num_classes, length, tokeniser)
         group = np.isin(np.arange(len(train)), [*unseen]).astype(np.uint8)
         rows = [examples.of_owner(of_part[name]) for name in SPLITS]
-        return cls._packed(Dealt(examples, *rows, group))
+        return cls._pack(Dealt(examples, *rows, group))
 
     @classmethod
     def from_datasets(
@@ -118,8 +118,8 @@ class Federation(federation.Federation):
         """
         for name, part in (("train", train), ("test", test or [])):
             _check_list(name, part, "a data set for each client")
-        train_fraction = round(1 - checked("test_fraction", test_fraction, float), 12)  # 1 - 0.9
-        seed = checked("seed", seed, int)
+        train_fraction = round(1 - validate("test_fraction", test_fraction, float), 12)  # 1 - 0.9
+        seed = validate("seed", seed, int)
         pairs = [
             [datasets.arrays(data, x, y, f"data of client {i}") for i, data in enumerate(part)]
             for part in (train, test or ())
@@ -131,7 +131,7 @@ class Federation(federation.Federation):
         return cls.from_arrays(*taken, **more)
 
     @classmethod
-    def _packed(cls, dealt: Dealt) -> "Federation":
+    def _pack(cls, dealt: Dealt) -> "Federation":
         """The federation that the data stage would make, as this class."""
         packed = dealt.federation()
         return cls(**{field.name: getattr(packed, field.name) for field in fields(packed)})
@@ -194,10 +194,10 @@ def partition(
     if test is not None:
         contents.append(_content("the test part", *test, signals=signals))
     parts = None if test is None else [TRAIN, TEST]
-    examples = _pooled(contents, parts, num_classes, length, tokeniser)
+    examples = _pool(contents, parts, num_classes, length, tokeniser)
     if missing := [FEATURES[need] for need in dealer.needs if need not in examples.features]:
         raise DataError(f"partition {kind} needs {' and '.join(missing)}, which the data lack")
-    return Federation._packed(dealer.deal(examples, checked("seed", seed, int)))
+    return Federation._pack(dealer.deal(examples, validate("seed", seed, int)))
 
 
 def _check_list(name: str, part: Any, of: str) -> None:
@@ -246,11 +246,11 @@ def _content(name: str, x: Any, y: Any, client: Any = None, *, signals: bool) ->
     return found._replace(x=found.x.copy()) if found.x.dtype == np.uint8 else found
 
 
-def _pooled(contents, parts, num_classes, length, tokeniser) -> Examples:
-    """`own.pooled`, where pixels become numbers in [0, 1] and other inputs stay as they are."""
+def _pool(contents, parts, num_classes, length, tokeniser) -> Examples:
+    """`own.pool`, where pixels become numbers in [0, 1] and other inputs stay as they are."""
     scaling = "unit" if contents[0].x.dtype == np.uint8 else "none"
     how = {"scaling": scaling, "num_classes": num_classes, "length": length, "file": tokeniser}
-    return own.pooled(contents, parts, **how)
+    return own.pool(contents, parts, **how)
 
 
 def _rows(pair: Arrays, rows: np.ndarray) -> Arrays:

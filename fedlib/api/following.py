@@ -133,7 +133,7 @@ def _stamp(simulation: Simulation) -> dict:
     _, found = scoring.during_training(method, state, lambda name: simulation.everyone(name, 0))
     losses = {"/".join(view): scores.loss for view, scores in found.items()}
     plain = {x.name: getattr(method, x.name) for x in fields(method)}
-    plain = {name: _said(x) for name, x in plain.items() if not _is_of_tasks(x)}
+    plain = {name: _text(x) for name, x in plain.items() if not _is_of_tasks(x)}
     with draws.aside():
         models = [whole(task.build()) for task in tasks_of(method)]
     made = method, method.local, *(layer for model in models for layer in model.modules())
@@ -181,7 +181,7 @@ def _meaning(value: Any, depth: int = 3) -> Any:
     return [_meaning(value.__code__), _meaning(more, depth - 1)]
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     """A setting in words, the same in each process."""
     if isinstance(value, np.ndarray | Tensor):
         return array_digest(np.asarray(value))

@@ -50,9 +50,9 @@ def builder(
         in a layer with weights, draws from PyTorch's global generator or has frozen weights alone.
     """
     if isinstance(model, nn.Module):  # independent of what the user does with it later
-        model = _first(partial(_copied, model), model, name)
+        model = _first(partial(_copy, model), model, name)
     drawn = isinstance(model, nn.Module) and given is None
-    fresh = _drawn_anew(model, name) if drawn else partial(_copied, model)
+    fresh = _prepare_reset(model, name) if drawn else partial(_copy, model)
     made = _first(fresh, model, name)
     _check_weights(made, name)
     _check_same(fresh, name)
@@ -68,7 +68,7 @@ def builder(
         probe.check_draws(trial, inputs, name)
         path = probe.head(trial, inputs, name)
         keeps = inputs.dim() == 4 and probe.keeps_layout(trial, channels_last(inputs), name)
-    return partial(_made, fresh, path, given, keeps)
+    return partial(_build, fresh, path, given, keeps)
 
 
 def is_given(model: Model) -> bool:
@@ -164,11 +164,11 @@ def _check_same(fresh: Callable[[], nn.Module], name: str) -> None:
     )
 
 
-def _made(
+def _build(
     fresh: Callable[[], nn.Module], path: str | None, given: int | None, keeps: bool
 ) -> nn.Module:
     seed = torch.initial_seed()  # before the user's function, which may call torch.manual_seed
-    made = _fixed(_with_own_dropout(fresh()))
+    made = _fix_frozen(_with_own_dropout(fresh()))
     apart = made if path is None else HeadApart(made, path)
     if given is not None and seed % 2**64 != given:
         layers = [layer for layer in apart.head.modules() if probe.owns_weights(layer)]
@@ -177,7 +177,7 @@ def _made(
     return apart
 
 
-def _fixed(model: nn.Module) -> nn.Module:
+def _fix_frozen(model: nn.Module) -> nn.Module:
     """`model`, whose frozen parameters are no part of what clients train and send."""
     fixed: dict[nn.Parameter, Fixed] = {}  # a tied one stays tied
     for layer in model.modules():
@@ -187,7 +187,7 @@ def _fixed(model: nn.Module) -> nn.Module:
     return model
 
 
-def _copied(model: Model) -> nn.Module | None:
+def _copy(model: Model) -> nn.Module | None:
     """A copy of a module, or of what a function returns, which may be one that the user keeps."""
     if not callable(model):
         return None
@@ -202,7 +202,7 @@ def _copied(model: Model) -> nn.Module | None:
     return getattr(made, "_orig_mod", made)  # what torch.compile was given
 
 
-def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
+def _prepare_reset(model: nn.Module, name: str) -> Callable[[], nn.Module]:
     layers = dict(model.named_modules())  # those whose weights are all frozen keep their values
     drawn = [x for x in layers if any(w.requires_grad for w in layers[x].parameters(recurse=False))]
     if fixed := [path for path in drawn if not hasattr(layers[path], "reset_parameters")]:

@@ -18,7 +18,7 @@ from fedlib.engine.task import Batch, Params, Task
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
 from fedlib.run import checkpoint
-from fedlib.run.build import changed, with_tasks
+from fedlib.run.build import map_tasks, with_tasks
 
 
 class ClientModel(nn.Module):
@@ -55,7 +55,7 @@ class ClientModel(nn.Module):
           ConfigError: for inputs with another shape, type or columns than the federation's.
         """
         x = as_inputs(x, self._shape, self._type, self._columns)
-        batch = self._batch(self._scaled(x))
+        batch = self._batch(self._scale_inputs(x))
         return self._method.predict(self._own(), batch).exp()
 
     @property
@@ -99,7 +99,7 @@ class ClientModel(nn.Module):
         super()._apply(*args)
         device, dtype = self._like.device, self._like.dtype
         self._method = with_tasks(self._method, lambda x: x.moved(device, dtype))
-        self._personal = changed(self._personal, lambda x: x.moved(device, dtype))
+        self._personal = map_tasks(self._personal, lambda x: x.moved(device, dtype))
         return self
 
     def _own(self) -> Any:
@@ -107,7 +107,7 @@ class ClientModel(nn.Module):
         leaves = zip(self._names, tree.leaves(self._personal), strict=True)
         return tree.unflatten([self._buffers.get(name, x) for name, x in leaves], self._personal)
 
-    def _scaled(self, x: Tensor) -> Tensor:
+    def _scale_inputs(self, x: Tensor) -> Tensor:
         """Inputs that are no pixels, as the federation's were scaled when they were read."""
         if self._type == torch.uint8 or not self._scales[0]:
             return x

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedlib import draws
 from fedlib.engine.ambient import dropout_key
-from fedlib.errors import ConfigError, shown
+from fedlib.errors import ConfigError, quote
 
 LOUD = 1000  # factor of the head's weights
 
@@ -132,7 +132,7 @@ def check_draws(model: nn.Module, inputs: Tensor, name: str) -> None:
             return outputs(copy.deepcopy(model), inputs, name, train).nan_to_num()
 
         if all(_draws(run, model) for _ in range(draws.TRIES)):
-            path = _drawing(run, model)
+            path = _first_to_draw(run, model)
             layer = f": {type(model.get_submodule(path)).__name__} {path!r}" if path else ""
             with draws.refused(f"{name}{layer}", instead):
                 run(model)
@@ -153,7 +153,7 @@ def head(model: nn.Module, inputs: Tensor, name: str) -> str | None:
     """
     if _is_apart(model) and not _fault(model, "head", model, inputs, name):
         return None
-    ran = _ran(model, inputs, name)
+    ran = _trace_layers(model, inputs, name)
     if not ran:
         raise ConfigError(f"{name} has no layer with weights that is called: nothing to train")
     ran = [(path, is_output) for path, is_output in ran if path] or ran
@@ -200,7 +200,7 @@ def _draws(run: Callable[[nn.Module], Tensor], model: nn.Module) -> bool:
         return before != draws.positions()
 
 
-def _drawing(run: Callable[[nn.Module], Tensor], model: nn.Module) -> str:
+def _first_to_draw(run: Callable[[nn.Module], Tensor], model: nn.Module) -> str:
     """Path of the first module that draws; "" for the whole."""
     model, found, before = copy.deepcopy(model), [""], {}
 
@@ -226,7 +226,7 @@ def _is_apart(model: nn.Module) -> bool:
     return both <= dict(model.named_children()).keys() and own <= both
 
 
-def _ran(model: nn.Module, inputs: Tensor, name: str) -> list[tuple[str, bool]]:
+def _trace_layers(model: nn.Module, inputs: Tensor, name: str) -> list[tuple[str, bool]]:
     """Layers with weights in the order in which they end, and whether they gave the output."""
     model, ran = copy.deepcopy(model), []
     for path, layer in model.named_modules():
@@ -278,5 +278,5 @@ def _kind(value: Any) -> str:
     """What a model gave in place of a tensor, for a message."""
     kind = type(value).__name__
     if isinstance(value, dict):
-        return f"a {kind} of {shown([*value])}"
-    return f"a {kind} of {len(value)}" if isinstance(value, tuple | list) else shown(value)
+        return f"a {kind} of {quote([*value])}"
+    return f"a {kind} of {len(value)}" if isinstance(value, tuple | list) else quote(value)

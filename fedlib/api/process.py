@@ -37,7 +37,7 @@ class Threads:
         self._lock, self._calls, self._before = threading.Lock(), 0, 0
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
+    def keep(self) -> Iterator[None]:
         """The user's number holds when such a block begins, and again when all have ended."""
         with self._lock:
             here = torch.get_num_threads()

@@ -99,7 +99,7 @@ class Plain:
         """Copies of all parameters and buffers."""
         return {name: value.detach().clone() for name, value in self.values.items()}
 
-    def called(self, name: str) -> str:
+    def name_of(self, name: str) -> str:
         """A name of the engine as the user's module has it."""
         part, _, rest = name.partition(".")
         if self.head is None:
@@ -126,7 +126,7 @@ def by_pytorch(name: str, task: Task, data: DeviceData, params: Params,
     shared = [_outputs(plains[0], _inputs(work, client)) for client in range(len(SIZES))]
     if changed := [n for n, v in plains[0].values.items() if not _same(v, fixed[n])]:
         raise ConfigError(
-            f"{name} changes {plains[0].called(changed[0])!r} in evaluation, too; write "
+            f"{name} changes {plains[0].name_of(changed[0])!r} in evaluation, too; write "
             "if self.training: above it"
         )
     for training in (False, True):
@@ -162,7 +162,7 @@ def check_alike(name: str, plains: list[Plain], params: Params) -> None:
     for key, value in plains[0].values.items():
         if key not in params and not _same(value, plains[1].values[key]):
             raise ConfigError(
-                f"{name}: {plains[0].called(key)!r} of {value.dtype} has other values each time "
+                f"{name}: {plains[0].name_of(key)!r} of {value.dtype} has other values each time "
                 "the model is made, and clients keep floating-point buffers only"
             )
 
@@ -185,7 +185,7 @@ def _train(name: str, task: Task, plain: Plain, batches: list[Batch]) -> None:
     for key, value in plain.values.items():
         if not value.is_floating_point() and not _same(value, before[key]):
             raise ConfigError(
-                f"{name} changes {plain.called(key)!r} of {value.dtype} in training, and clients "
+                f"{name} changes {plain.name_of(key)!r} of {value.dtype} in training, and clients "
                 "keep floating-point buffers only: torch.zeros(()) instead of an integer; batch "
                 "normalisation counts if its momentum is None"
             )

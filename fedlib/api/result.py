@@ -188,7 +188,7 @@ class Result(Accuracies):
         As in the workflow's evaluation, clients of some methods train further for this. Accuracy
         and loss are NaN for a client without examples of the split.
         """
-        with process.threads.kept():
+        with process.threads.keep():
             torch.set_num_threads(1)  # as during the run: cores go to clients
             run, rounds = self.simulation, self.simulation.course.rounds
             found = evaluate.final(run.method, self.state, lambda x: run.everyone(x, rounds))

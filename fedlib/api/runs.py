@@ -22,16 +22,16 @@ from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Task, set_precision
-from fedlib.errors import ConfigError, DataError, nearest, of_file, shown
+from fedlib.errors import ConfigError, DataError, nearest, of_file, quote
 from fedlib.federation import Federation
-from fedlib.fields import is_ours, typed
+from fedlib.fields import convert, is_ours
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
 from fedlib.run import build, rehearsal
 from fedlib.run.build import SENSELESS, build_simulation, tasks_of
 from fedlib.run.checkpoint import load_tensors, restore
-from fedlib.run.job import trained
+from fedlib.run.job import training_spec
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import RunSpec
 
@@ -109,15 +109,15 @@ def simulate(
     report = _reporter(progress)
     known = {"rounds": rounds, "seed": seed, "evaluate_every": evaluate_every}
     run = _course({**known, "rate": rate}, {} if course is None else course)
-    executor = typed("executor", executor, str)
+    executor = convert("executor", executor, str)
     kind, start = _class(method, more, start)
-    with process.threads.kept():
+    with process.threads.keep():
         with _in_one_line():
             settings = {"device": _device(device), "precision": precision}
             first = _first_seed(start, model, seed)
             task = _task(model, federation, class_weights, settings, first)
             own = {"task": task, "local": local, **more}
-            made = _made(kind, own, federation, settings, start == "given")
+            made = _build_method(kind, own, federation, settings, start == "given")
             data = DeviceData(federation, task.dtype, task.device)
             simulation = Simulation(made, data, run, choose(executor, tasks_of(made)))
         simulation = _try(simulation, report, first is not None)
@@ -153,9 +153,9 @@ def open_run(
         raise DataError(f"{folder} was written by Result.save; take fedlib.load")
     manifest = _manifest(folder, history.provenance["manifest_sha256"])
     federation = Federation.load(manifest.with_suffix(".h5"), manifest)
-    with process.threads.kept():
+    with process.threads.keep():
         simulation = build_simulation(
-            trained(RunSpec.from_json(history.spec), folder / "history.h5"),
+            training_spec(RunSpec.from_json(history.spec), folder / "history.h5"),
             federation,
             device=str(_device(device)),
             executor=executor,
@@ -275,7 +275,7 @@ def _device(name: str) -> torch.device:
 
 def _course(known: Mapping, more: Mapping) -> Course:
     """The course of a run; raises ConfigError for unknown names in `more`, or no mapping."""
-    more = typed("course", more, Mapping)
+    more = convert("course", more, Mapping)
     _check_names("course", more, {x.name for x in fields(Course)} - known.keys())
     return Course(**known, **more)
 
@@ -329,7 +329,7 @@ def _task(
     made = builder(model, _some_inputs(data), "model", (*data.y.shape[1:], len(names)), given)
     if hasattr(class_weights, "keys"):  # a series of pandas may be in the order of frequencies
         if odd := sorted({*names} ^ {*class_weights.keys()}, key=str):
-            raise ConfigError(f"class_weights must be of all classes; {shown(odd)} differ")
+            raise ConfigError(f"class_weights must be of all classes; {quote(odd)} differ")
         class_weights = [class_weights[name] for name in names]
     weights = build.class_weights(class_weights, len(names))
     task = Task(made, class_weights=weights, **settings)
@@ -346,7 +346,7 @@ def _some_inputs(data: Federation) -> Tensor:
     return here.inputs(rows)
 
 
-def _made(
+def _build_method(
     kind: type[Method], own: Mapping, data: Federation, settings: Mapping, given: bool
 ) -> Method:
     """The method, checked; modules among its `own` fields become tasks, drawn or as `given`."""

@@ -90,7 +90,7 @@ def configured(args: argparse.Namespace, plan: Plan) -> list[str]:
 
 def start(step: list[str]) -> None:
     """Run a process, which shares the lock of the folder; end with its status if it fails."""
-    shared, files = locks.shared()
+    shared, files = locks.share()
     environment = {console.VARIABLE: "1", **os.environ, **shared}
     # Ctrl-C reaches the process too, which ends when everything is saved.
     interrupts = []

@@ -114,7 +114,7 @@ def take(plan: Plan, result: PackedResult) -> str:
     for stage, made in found:
         read = seals.contents(*_inputs(plan, stage, result))
         made = made._replace(code=plan.code(stage, **result.job), inputs=read)
-        seals.write_made(theirs[FILES[stage][-1]], made)
+        seals.write_origin(theirs[FILES[stage][-1]], made)
     pairs = [(path, theirs[name]) for name, path in ours.items()]
     if all(mine.exists() and files.digest(mine) == files.digest(other) for mine, other in pairs):
         return "here already"
@@ -129,8 +129,8 @@ def take(plan: Plan, result: PackedResult) -> str:
 def _checked(plan: Plan, stage: str, result: PackedResult) -> seals.Made:
     """What the result of a stage was made of; see `take`."""
     for name in FILES[stage]:
-        seals.checked(file := result.theirs[name])
-    made, read = seals.made(file), _inputs(plan, stage, result)
+        seals.verify(file := result.theirs[name])
+    made, read = seals.origin(file), _inputs(plan, stage, result)
     if made is None or made.spec != plan.digest(stage, **result.job):
         spec = json.loads(plan.spec(stage, **result.job))
         found = attributes(file)[1] if stage != "tune" else spec
@@ -139,7 +139,7 @@ def _checked(plan: Plan, stage: str, result: PackedResult) -> seals.Made:
         raise DataError(f"{file} is refused: {', '.join(told) or 'it is of another tuning'}")
     if made.inputs != seals.contents(*read):
         raise DataError(f"{file} is refused: its inputs were not {', '.join(read)}")
-    if stage == "train" and made.beside != seals.combined([_state(file)]):
+    if stage == "train" and made.beside != seals.combine([_state(file)]):
         raise DataError(f"{file} is refused: it does not say what its weights are")
     return made
 

@@ -17,7 +17,7 @@ def main(args: argparse.Namespace) -> None:
     plan = arguments.plan(args)
     jobs = [run._asdict() for run in plan.trainings()]
     every = [(Path(plan.path("history", **job)), plan.digest("train", **job)) for job in jobs]
-    made = {path: seals.made(path) for path, _ in every if path.exists()}
+    made = {path: seals.origin(path) for path, _ in every if path.exists()}
     finished = [path for path, spec in every if getattr(made.get(path), "spec", None) == spec]
     if not finished:
         raise ConfigError(f"no training of {plan.folder} is finished; `make demo` and others train")

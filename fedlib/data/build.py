@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedlib import streams
 from fedlib.data import partitions, sources
-from fedlib.data.checks import check_choice, check_names, checked
+from fedlib.data.checks import check_choice, check_names, validate
 from fedlib.data.examples import FEATURES, Examples
 from fedlib.data.partitions import Partition
 from fedlib.errors import ConfigError, DataError
@@ -51,8 +51,8 @@ def check(spec: dict) -> Partition:
     check_names(f"data set {dataset}", params, read, "raw", "seed")
     takes = inspect.signature(read).parameters
     for name, value in params.items():
-        checked(name, value, takes[name].annotation)
-    checked("seed", spec["seed"], int)
+        validate(name, value, takes[name].annotation)
+    validate("seed", spec["seed"], int)
     partition = partitions.parse(spec["partition"])
     source = params.get("source")
     if missing := _missing(partition, sources.has(dataset, source)):
@@ -84,7 +84,7 @@ def seed_of(spec: dict) -> int:
     """The seed of all draws: the declared one, or for a replicate one drawn from it."""
     if "replicate" not in spec:
         return spec["seed"]
-    number = checked("replicate", spec["replicate"], int)
+    number = validate("replicate", spec["replicate"], int)
     return int(streams.generator(spec["seed"], "replicate", number).integers(2**31))
 
 

@@ -5,8 +5,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fedlib.errors import ConfigError, shown
-from fedlib.fields import Range, typed
+from fedlib.errors import ConfigError, quote
+from fedlib.fields import Range, convert
 
 # Of the parameters of partitions and data sets; one has the same range wherever it is.
 RANGES = {
@@ -29,8 +29,8 @@ CHOICES = {
 }
 
 
-def checked(name: str, value: Any, kind: Any) -> Any:
-    """The value of a parameter, with Python's own numbers.
+def validate(name: str, value: Any, kind: Any) -> Any:
+    """Check the value of a parameter; returns it with Python's own numbers.
 
     Args:
       kind: its type; a whole number is at least 1 unless `RANGES` says otherwise.
@@ -38,7 +38,7 @@ def checked(name: str, value: Any, kind: Any) -> Any:
     Raises:
       ConfigError: for another type, or a value out of its range or choices.
     """
-    value = typed(name, value, kind)
+    value = convert(name, value, kind)
     numbers = RANGES.get(name, Range(1) if kind in (int, int | None) else None)
     if numbers and value is not None and not numbers.holds(value):
         raise ConfigError(f"{name} must be {numbers}, got {value!r}")
@@ -55,7 +55,7 @@ def column_places(names: Sequence, wanted: Sequence) -> list[int]:
     """
     place = {name: position for position, name in enumerate(names)}
     if odd := sorted(place.keys() ^ {*wanted}, key=str):
-        raise ConfigError(f"the columns {shown(odd)} are in one alone")
+        raise ConfigError(f"the columns {quote(odd)} are in one alone")
     if len(names) > len(place) or len(wanted) > len(place):
         raise ConfigError("several columns have the same name; give each another")
     return [place[name] for name in wanted]
@@ -72,7 +72,7 @@ class Checked:
     def __post_init__(self):
         """Raises ConfigError for a value that makes no sense."""
         for field in dataclasses.fields(self):
-            value = checked(field.name, getattr(self, field.name), field.type)
+            value = validate(field.name, getattr(self, field.name), field.type)
             object.__setattr__(self, field.name, value)
 
 

@@ -109,7 +109,7 @@ class Examples(NamedTuple):
         return np.split(order, np.cumsum(counts)[:-1])
 
 
-def owned(sizes: Sequence[int], *parts: int) -> dict[str, Any]:
+def ownership(sizes: Sequence[int], *parts: int) -> dict[str, Any]:
     """The fields `part`, `owner` and `num_owners` of examples that come owner by owner.
 
     Args:

@@ -60,9 +60,9 @@ class Official(Checked, ABC):
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients."""
         parts = examples.by_part()
-        return self.dealt(parts, self.owners(parts, seed), seed)
+        return self.assemble(parts, self.owners(parts, seed), seed)
 
-    def dealt(
+    def assemble(
         self,
         pool: Examples,
         owners: Owners,

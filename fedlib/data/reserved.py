@@ -74,7 +74,7 @@ class Reserved(Checked, ABC):
         cut = [hold_out(pool[own], self.val_fraction, seed, client) for client, own in owners]
         clients, held = map(list, zip(*cut, strict=True))
         server = train, val, self._test(parts)
-        return dealt(parts, clients, server, probe if self.probe_per_class else None, held)
+        return assemble(parts, clients, server, probe if self.probe_per_class else None, held)
 
     def _sections(self, parts: Examples) -> list[np.ndarray]:
         """Training rows of clients, probe, and for the server to validate and train, ascending."""
@@ -120,7 +120,7 @@ class Reserved(Checked, ABC):
         return [*np.split(rows[: ends[-1]], ends[:2]), rows[len(rows) - sizes[-1] :]]
 
 
-def dealt(
+def assemble(
     pool: Examples,
     clients: list[np.ndarray],
     server: tuple[np.ndarray, np.ndarray, np.ndarray],

@@ -123,8 +123,8 @@ def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...], tuple[i
     source = params.get("source") or downloads.table(dataset).default
     key = f"{dataset}:{source}" if source else dataset
     if key not in STOCKS:
-        return _made(module, spec, raw)
-    stock = _asked(STOCKS[key], params, module.NUM_CLASSES)
+        return _generate(module, spec, raw)
+    stock = _resize(STOCKS[key], params, module.NUM_CLASSES)
     num, has = stock.train + stock.test, sources.has(dataset, params.get("source"))
     part = np.repeat(np.array([TRAIN, TEST], np.uint8), [stock.train, stock.test])
     takes = inspect.signature(module.read).parameters
@@ -146,7 +146,7 @@ def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...], tuple[i
     return examples, shape, ()
 
 
-def _made(
+def _generate(
     module: ModuleType, spec: dict, raw: Path
 ) -> tuple[Examples, tuple[int, ...], tuple[int, ...]]:
     """The examples of a data set without a download, and the shapes of an input and a label.
@@ -163,7 +163,7 @@ def _made(
     return examples, shape, examples.y.shape[1:]
 
 
-def _asked(stock: Stock, params: dict, num_classes: int) -> Stock:
+def _resize(stock: Stock, params: dict, num_classes: int) -> Stock:
     """The stock with the examples of each class that the data set's parameters ask for."""
     asked = {part: params.get(f"{part}_per_class") for part in ("train", "test")}
     return stock._replace(**{part: num_classes * each for part, each in asked.items() if each})

@@ -25,7 +25,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.trainers import WordLevelTrainer
 
-from fedlib.data.checks import checked
+from fedlib.data.checks import validate
 from fedlib.data.raw import RawFile
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Tokens
@@ -64,7 +64,7 @@ def word_piece(vocabulary: RawFile, raw: Path, length: int) -> Tokeniser:
       DataError: if the file is missing or not the official one.
     """
     path = str(vocabulary.locate(raw))
-    return _cutting(BertWordPieceTokenizer.from_file(path, lowercase=True), length)
+    return _cutter(BertWordPieceTokenizer.from_file(path, lowercase=True), length)
 
 
 def byte_pairs(vocabulary: RawFile, merges: RawFile, raw: Path, length: int) -> Tokeniser:
@@ -81,7 +81,7 @@ def byte_pairs(vocabulary: RawFile, merges: RawFile, raw: Path, length: int) -> 
       DataError: if a file is missing or not the official one.
     """
     paths = [str(file.locate(raw)) for file in (vocabulary, merges)]
-    return _cutting(ByteLevelBPETokenizer.from_file(*paths), length)
+    return _cutter(ByteLevelBPETokenizer.from_file(*paths), length)
 
 
 def of_texts(
@@ -100,9 +100,9 @@ def of_texts(
     """
     if length is None:
         raise ConfigError("texts need length, the tokens that each is cut or filled up to")
-    length = checked("length", length, int)
+    length = validate("length", length, int)
     if file is None:
-        return _cutting(_of_words(training), length)
+        return _cutter(_of_words(training), length)
     try:
         found = tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the package raises this very class
@@ -110,7 +110,7 @@ def of_texts(
         raise DataError(f"{file} is no file of tokenizers, as tokenizer.json: {reason}") from None
     if not any(found.token_to_id(name) is not None for name in PADDING):
         raise DataError(f"{file} has none of {', '.join(PADDING)} to fill up short texts")
-    return _cutting(found, length)
+    return _cutter(found, length)
 
 
 def _of_words(training: Iterable[str]) -> tokenizers.Tokenizer:
@@ -123,7 +123,7 @@ def _of_words(training: Iterable[str]) -> tokenizers.Tokenizer:
     return found
 
 
-def _cutting(found: Any, length: int) -> Tokeniser:
+def _cutter(found: Any, length: int) -> Tokeniser:
     """A tokeniser of the package that cuts texts; the first of `PADDING` that it has fills up."""
     found.enable_truncation(length)
     found.no_padding()

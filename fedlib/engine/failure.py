@@ -12,7 +12,7 @@ import torch
 
 from fedlib.engine.task import Batch
 from fedlib.engine.waves import Work
-from fedlib.errors import DivergedError, shown
+from fedlib.errors import DivergedError, quote
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ def note_errors(work: Work) -> Iterator[Place]:
 
 def _note(work: Work, batch: Batch | None) -> str:
     ids = work.ids.tolist()
-    who = f"client {ids[0]}" if len(ids) == 1 else f"clients {shown(ids)} together"
+    who = f"client {ids[0]}" if len(ids) == 1 else f"clients {quote(ids)} together"
     if batch is not None:
         who += f", on a batch of x {[*batch.x.shape]} {batch.x.dtype} and y {[*batch.y.shape]}"
     return (

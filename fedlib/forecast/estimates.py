@@ -132,7 +132,7 @@ def factors() -> dict[str, Factor]:
         }
 
 
-def estimated(spec: RunSpec, size: DataSize, speed: Speed) -> dict[str, Estimate]:
+def estimate(spec: RunSpec, size: DataSize, speed: Speed) -> dict[str, Estimate]:
     """The costs of the jobs of a run -> {"train": Estimate, "evaluate": Estimate}
 
     A method without kept trainings, such as a user's own, counts as FedAvg.
@@ -185,7 +185,7 @@ class Estimates:
     @classmethod
     def read(cls, path: str | Path) -> "Estimates":
         """The estimates in a file without those of another version; none if it is missing."""
-        kept, costs = seals.remembered(path), {}
+        kept, costs = seals.recall(path), {}
         for name, run in kept.get("runs", {}).items():
             with contextlib.suppress(KeyError, TypeError):  # another version has other fields
                 costs |= {(name, stage): Estimate(**run[stage]) for stage in TIMED}

@@ -21,7 +21,7 @@ from fedlib.engine.choice import choose
 from fedlib.environment import environment
 from fedlib.errors import ConfigError, DataError, DivergedError
 from fedlib.files import digest
-from fedlib.forecast.estimates import DataSize, Estimate, Request, Speed, estimated
+from fedlib.forecast.estimates import DataSize, Estimate, Request, Speed, estimate
 from fedlib.forecast.own_trial import make_up
 from fedlib.results import open_result
 from fedlib.run import build
@@ -56,7 +56,7 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
       ConfigError: for a federation that cannot be dealt as declared.
     """
     unit, kind = ("GPU", "gpu") if device == "cuda" else ("core", "cpu")
-    machine, kept = environment()[kind], seals.remembered(path)
+    machine, kept = environment()[kind], seals.recall(path)
     known = {name: dict(kept.get(name, {})) for name in ("sizes", "speeds", "runs")}
     where = {"device": device, "machine": machine, "torch": torch.__version__}
     unknown: dict[str, list[str]] = {}
@@ -68,7 +68,7 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
                 last = time.monotonic()
             known["runs"].pop(request.name, None)
             try:
-                found = _estimated(request, known, where, raw)
+                found = _estimate(request, known, where, raw)
             except (DataError, DivergedError, _UnfitError) as error:
                 unknown.setdefault(str(error), []).append(request.name)
             except ConfigError as error:
@@ -86,7 +86,7 @@ class _UnfitError(ConfigError):
     """A run whose model cannot be tried; other errors of a configuration fail the plan."""
 
 
-def _estimated(request: Request, known: dict, where: dict, raw: str) -> dict[str, Estimate]:
+def _estimate(request: Request, known: dict, where: dict, raw: str) -> dict[str, Estimate]:
     """The costs of a run; adds what it measures to `known`."""
     spec, data = request.spec, request.data
     cut = digest(request.manifest) if request.manifest.exists() else None
@@ -104,14 +104,14 @@ def _estimated(request: Request, known: dict, where: dict, raw: str) -> dict[str
     }
     how = {"device": where["device"], "executor": request.executor}
     speed = Speed(*_find(known["speeds"], facts, lambda: speed_of(spec, size, **how)))
-    found = estimated(spec, size, speed)
+    found = estimate(spec, size, speed)
     for stage, file in request.finished.items():
-        if took := spent(file, how["device"]):
+        if took := read_cost(file, how["device"]):
             found[stage] = found[stage]._replace(seconds=took[0], mb=took[1])
     return found
 
 
-def spent(result: Path, device: str) -> tuple[float, float] | None:
+def read_cost(result: Path, device: str) -> tuple[float, float] | None:
     """Seconds and megabytes that a finished job recorded; None if it ran on another device."""
     with open_result(result) as file:
         made = json.loads(file.attrs["provenance"])
@@ -173,16 +173,16 @@ def speed_of(spec: RunSpec, size: DataSize, *, device: str, executor: str) -> Sp
         with torch.device("meta"):
             module = task.build()
         if (numbers := sum(weights.numel() for weights in module.parameters())) > LARGEST:
-            return Speed(counted(module, size) / _rate_of_products(device), numbers)
+            return Speed(count_flops(module, size) / _rate_of_products(device), numbers)
         rounds = partial(_seconds, spec, size, device, executor)
-        return Speed(_growing(rounds, *largest, local["batch_size"]), numbers)
+        return Speed(_time_example(rounds, *largest, local["batch_size"]), numbers)
     except ConfigError as error:
         raise _UnfitError(str(error)) from None
     finally:
         torch.set_num_threads(before)
 
 
-def _growing(
+def _time_example(
     seconds: Callable[[int, int], float], clients: int, examples: int, batch: int
 ) -> float:
     """Seconds for an example, in the smallest round that takes long enough, or the largest."""
@@ -235,7 +235,7 @@ def _clock_of(device: str) -> Callable[[], float]:
     return now
 
 
-def counted(module: torch.nn.Module, size: DataSize) -> float:
+def count_flops(module: torch.nn.Module, size: DataSize) -> float:
     """Operations of a step with one example, without values."""
     whole = torch.int64 if size.tokens or size.labels else None
     x = torch.zeros(2, *size.shape, device="meta", dtype=whole)  # two, for batch normalisation

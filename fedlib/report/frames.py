@@ -42,7 +42,7 @@ def read_parquet(path: str | Path, has: tuple[str, ...] = ()) -> pd.DataFrame:
     Raises:
       DataError: if the file is missing, changed, or of another kind.
     """
-    content = seals.checked(path)
+    content = seals.verify(path)
     try:
         frame = pd.read_parquet(io.BytesIO(content))
     except pa.ArrowInvalid:
@@ -64,7 +64,7 @@ def read_of(path: str | Path, spec: str | None, has: tuple[str, ...]) -> pd.Data
       DataError: see `read_parquet`, and if the frame is of another specification.
     """
     frame = read_parquet(path, has)
-    made = seals.made(path)
+    made = seals.origin(path)
     seals.check_spec(path, made and made.spec, spec)
     return frame
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from fedlib import seals
-from fedlib.errors import DataError, plain, shown
+from fedlib.errors import DataError, plain, quote
 from fedlib.report import frames
 from fedlib.report.metrics import definitions
 from fedlib.report.metrics.runs import COLUMNS
@@ -60,7 +60,7 @@ class Packed(NamedTuple):
 def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Packed]) -> int:
     """Pack the two frames and the specifications of exhibits -> bytes of the pack"""
     for source, name in ((metrics, METRICS), (clients, CLIENTS)):
-        made = seals.made(source)
+        made = seals.origin(source)
         frames.write_parquet(frames.read_parquet(source), folder / name, made, **SMALL)
     seals.write_json(folder / EXHIBITS, _each_once(exhibits))
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -68,7 +68,7 @@ def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Packed]
 
 def file_names(file: Path, forms: Mapping[str, Sequence[str]]) -> set[str]:
     """Names of the files of all exhibits in a list, in these forms; none if there is no list."""
-    listed = seals.remembered(file).get("exhibits", ())
+    listed = seals.recall(file).get("exhibits", ())
     return {f"{spec['name']}.{form}" for stage, spec, _ in listed for form in forms[stage]}
 
 
@@ -89,7 +89,7 @@ def shut(folder: Path, results: Path, files: Iterable[Path]) -> None:
     """Put sealed files of a folder of results into the archive; equal files give equal bytes."""
     with tarfile.open(folder / ARCHIVE, "w:xz", preset=9) as archive:
         for path in sorted(files):
-            content = seals.checked(path)
+            content = seals.verify(path)
             member = tarfile.TarInfo(path.relative_to(results).as_posix())
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
@@ -170,7 +170,7 @@ def read(folder: Path, paper: str | None = None) -> tuple[Path, Path, list[Packe
         ) from None
     others = {exhibit.spec.get("paper") for exhibit in exhibits} - {paper}
     if paper and others:
-        raise DataError(f"{folder} is a pack of {shown(others.pop())}, and not of {paper}")
+        raise DataError(f"{folder} is a pack of {quote(others.pop())}, and not of {paper}")
     _check_numbers(folder)
     return folder / METRICS, folder / CLIENTS, exhibits
 

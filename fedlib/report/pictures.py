@@ -57,7 +57,7 @@ def check(json: Path, spec: str | None) -> None:
     """
     digests = seals.read_json(json, REMEDY, has=(DIGESTS,))[DIGESTS]
     if spec is not None:
-        seals.check_spec(json, seals.made(json).spec, spec)
+        seals.check_spec(json, seals.origin(json).spec, spec)
     for ending, expected in digests.items():
         picture = needed(json.with_suffix(f".{ending}"), "figure")
         if files.digest(picture) != expected:

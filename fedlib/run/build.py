@@ -22,7 +22,7 @@ from fedlib.engine.ambient import dropout_key
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.task import JointTask, Params, Task, set_precision
-from fedlib.errors import ConfigError, DataError, shown
+from fedlib.errors import ConfigError, DataError, quote
 from fedlib.federation import Federation
 from fedlib.fields import is_ours
 from fedlib.files import digest
@@ -208,7 +208,7 @@ def _task(
         params = shapes.complete(model.build, architecture.params, sizes)
         return make(
             partial(model.build, **params),
-            pretrained=_pretrained(model, architecture.weights, weights),
+            pretrained=_load_weights(model, architecture.weights, weights),
             class_weights=class_weights(factors, params.get("num_classes", 0)),
         )
     except SENSELESS as error:
@@ -226,11 +226,11 @@ def class_weights(given: Any, num_classes: int) -> torch.Tensor | None:
     fits = weights.shape == (num_classes,) and weights.min() >= 0
     if not (fits and 0 < weights.sum() < np.inf):
         must = f"class_weights must be {num_classes} numbers of at least 0, one for each class"
-        raise ConfigError(f"{must} and not all 0, got {shown(given)}")
+        raise ConfigError(f"{must} and not all 0, got {quote(given)}")
     return torch.tensor(weights)
 
 
-def _pretrained(model: ModuleType, name: str | None, weights: Weights | None) -> Params:
+def _load_weights(model: ModuleType, name: str | None, weights: Weights | None) -> Params:
     """Parameters of `model` from the file of the weights `name`; {} for None, or no files."""
     if name is None:
         return {}
@@ -252,7 +252,7 @@ def weight_files(spec: RunSpec, receipts: Sequence[Path]) -> Weights:
     files = {seals.read_json(receipt)["dataset"]: receipt for receipt in receipts}
     if sorted(files) != sorted(spec.pretrained()):
         raise ConfigError(f"--weights must be of {[*spec.pretrained()]}, got {[*files]}")
-    return {name: verified_file(receipt) for name, receipt in files.items()}
+    return {name: verify_file(receipt) for name, receipt in files.items()}
 
 
 def _check_tokens(task: Task, federation: Federation) -> None:
@@ -374,18 +374,18 @@ def _all(value: Any) -> tuple:
     return value if isinstance(value, tuple) else (value,)
 
 
-def changed(value: tree.T, change: Callable[[Task], Task]) -> tree.T:
+def map_tasks(value: tree.T, change: Callable[[Task], Task]) -> tree.T:
     """A tree with each of its architectures changed."""
     return tree.map(lambda x: change(x) if isinstance(x, Task) else x, value)
 
 
 def with_tasks(method: Method, change: Callable[[Task], Task]) -> Method:
     """The method with each of its architectures changed."""
-    values = {x.name: changed(getattr(method, x.name), change) for x in fields(method) if x.init}
+    values = {x.name: map_tasks(getattr(method, x.name), change) for x in fields(method) if x.init}
     return replace(method, **values)
 
 
-def verified_file(receipt: Path) -> Path:
+def verify_file(receipt: Path) -> Path:
     """The file of a download receipt; checks its checksum again.
 
     Raises:

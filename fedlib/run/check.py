@@ -51,13 +51,13 @@ def _build(spec: RunSpec) -> Method:
     precision = "float32" if spec.precision == "tf32" else spec.precision
     classes = UNKNOWN.num_classes if spec.class_weights is None else len(spec.class_weights)
     shapes = UNKNOWN._replace(num_classes=classes)
-    task = build_task(replace(spec, precision=precision), shapes, DEVICE, make=_shared)
-    method = build_method(spec, task, shapes, make=_shared)
+    task = build_task(replace(spec, precision=precision), shapes, DEVICE, make=_share_task)
+    method = build_method(spec, task, shapes, make=_share_task)
     check_gossip(build_course(spec), method)
     return method
 
 
-def _shared(build: partial, **fields: Any) -> Task:
+def _share_task(build: partial, **fields: Any) -> Task:
     """A task without values, which runs with the same model share."""
     own = [build.func.__module__, build.keywords, fields["precision"]]
     key = canonical_json([*own, fields["class_weights"] is None])

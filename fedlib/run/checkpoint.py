@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
 from fedlib import mapped, seals
-from fedlib.errors import DataError, shown
+from fedlib.errors import DataError, quote
 from fedlib.files import atomic, digest
 
 CPU = torch.device("cpu")
@@ -27,7 +27,7 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor]) -> str:
     with atomic(path) as temporary:
         # Through a file object: given a name, torch would write that temporary name into it.
         with temporary.open("wb") as file:
-            home = dict(zip(tensors, _copied(tensors.values(), [CPU] * len(tensors)), strict=True))
+            home = dict(zip(tensors, _copy(tensors.values(), [CPU] * len(tensors)), strict=True))
             torch.save({name: _compact(x) for name, x in home.items()}, _LettingGo(file))
     return digest(path)
 
@@ -91,12 +91,12 @@ def restore(template: Any, tensors: dict[str, Tensor]) -> Any:
     names = [keystr(path) for path, _ in paths]
     if sorted(names) != sorted(tensors):
         odd = sorted(set(names) ^ set(tensors))
-        raise DataError(f"state does not fit the method: entries {shown(odd)} are on one side only")
+        raise DataError(f"state does not fit the method: entries {quote(odd)} are on one side only")
     devices = [leaf.device for _, leaf in paths]
-    return tree_unflatten(_copied([tensors[name] for name in names], devices), structure)
+    return tree_unflatten(_copy([tensors[name] for name in names], devices), structure)
 
 
-def _copied(tensors: Iterable[Tensor], devices: Iterable[torch.device]) -> list[Tensor]:
+def _copy(tensors: Iterable[Tensor], devices: Iterable[torch.device]) -> list[Tensor]:
     """Each tensor on its device; the same tensor, such as clients share, is copied once."""
     copies: dict[tuple, Tensor] = {}
     found = []
@@ -181,7 +181,7 @@ class Checkpoints:
         found = self.load()
         return found and (found[0], restore(template, found[1]))
 
-    def used(self) -> dict:
+    def usage(self) -> dict:
         """What the run had spent at its checkpoint; {} if it has none.
 
         Raises:

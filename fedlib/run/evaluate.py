@@ -81,7 +81,7 @@ def final(
         everyone = cohort_of(group) if group in method.protocols else None
         if everyone is None:
             continue
-        splits = scored_splits(views, method, everyone.data.federation, group)
+        splits = choose_splits(views, method, everyone.data.federation, group)
         for part, names in _parts(method, everyone, group, splits.keys()):
             ready = prepare(method, state, part, group, names, partial(tally.count, part))
             for personals in scoring.in_sets(method, ready):
@@ -91,7 +91,7 @@ def final(
                     if predictions:
                         kept = tally.predicted.setdefault(View(group, protocol, "test"), [])
                         kept.append(predict(method, personal, part))
-                tally.add(part, scoring.scored(method, personals, part, group, splits), report)
+                tally.add(part, scoring.score_views(method, personals, part, group, splits), report)
                 for protocol, personal in personals.items():
                     if SHARED in splits[protocol]:
                         found = score_shared(method, personal, part, everyone)
@@ -149,11 +149,11 @@ def prepare(
         yield from each(later, common)
 
 
-def scored_splits(
+def choose_splits(
     views: Iterable[Sequence[str]] | None, method: Method, federation: Federation, group: str
 ) -> dict[str, list[str]]:
     """The splits on which each protocol of a group is scored at the end, by protocol."""
-    held = scoring.held_out(federation, group)
+    held = scoring.other_splits(federation, group)
     shared = [SHARED] if len(shared_owners(federation, federation.ids(group))) else []
     protocols = [*method.protocols[group], *method.final_protocols.get(group, {})]
     found = dict.fromkeys(protocols, ["train", *held])

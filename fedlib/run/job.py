@@ -40,7 +40,7 @@ def apply_choice(spec: RunSpec, choice: Path | None) -> RunSpec:
     return spec.set(found[VALUES])
 
 
-def trained(spec: RunSpec, history: Path) -> RunSpec:
+def training_spec(spec: RunSpec, history: Path) -> RunSpec:
     """The specification with which the run of a history was trained.
 
     Args:

@@ -163,14 +163,14 @@ class Counting(Loop):
 
     def fold(self, *args):
         """See `Loop.fold`."""
-        return self._counted(super().fold, *args)
+        return self._count(super().fold, *args)
 
     def each(self, *args):
         """See `Loop.each`; scores of other examples than those of training are an evaluation."""
         score, split = super().each, args[3]
-        return self._counted(score, *args) if split == "train" else score(*args)
+        return self._count(score, *args) if split == "train" else score(*args)
 
-    def _counted(self, fn: Callable, work: Work, *args) -> Any:
+    def _count(self, fn: Callable, work: Work, *args) -> Any:
         if (work.data.federation.group[work.ids] >= len(CLIENTS)).any():
             return fn(work, *args)
         # Stacked experts avoid our fused LSTM; fused attention and blocks have no formulas here.

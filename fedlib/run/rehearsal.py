@@ -20,7 +20,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.task import Batch
-from fedlib.errors import ConfigError, DivergedError, shown
+from fedlib.errors import ConfigError, DivergedError, quote
 from fedlib.federation import SPLITS, Split
 from fedlib.methods.base import Method
 from fedlib.run import checkpoint, contract, scoring
@@ -120,7 +120,7 @@ def _with_checks(cohort: Cohort, name: str) -> Cohort:
             def scalar(*inner):
                 value = loss(*inner)
                 if not isinstance(value, Tensor) or value.dim():
-                    got = f"shape {[*value.shape]}" if isinstance(value, Tensor) else shown(value)
+                    got = f"shape {[*value.shape]}" if isinstance(value, Tensor) else quote(value)
                     raise ConfigError(f"{name}: the loss must be a scalar, got {got}")
                 once = inner[-1].epoch == 0 and self.task.may_pad
                 if once and not _leaves_padding_out(loss, *inner):
@@ -168,14 +168,14 @@ def _round_and_evaluation(few: Simulation, cohort: Cohort, name: str) -> dict[st
     contract.diagnostics(method, after, few.federation.num_clients)
     contract.by_round(method, after)
     found = checkpoint.flatten(after)
-    checked = partial(_checked_predictions, method, few.federation.num_classes, name)
+    checked = partial(_check_predictions, method, few.federation.num_classes, name)
     predict = checked if cohort.executor.name == "loop" else method.predict
     for way, personal in scoring.prepare(method, after, cohort, method.protocols.get("seen", {})):
         found[f"prediction ({way})"] = cohort.score(predict, personal, split="train")
     return found
 
 
-def _checked_predictions(
+def _check_predictions(
     method: Method, labels: int, name: str, personal: Any, batch: Batch
 ) -> Tensor:
     """What the method predicts; raises ConfigError unless it is log-probabilities."""
@@ -207,7 +207,7 @@ def _check_alike(state: Any, after: Any, name: str) -> None:
     every = *first.items(), *second.items()
     others = {entry for entry, x in every if not isinstance(x, Tensor)}
     if odd := sorted(first.keys() ^ second.keys() | others):
-        got = shown(after) if "" in odd else f"one that differs, or has no tensor, in {odd[0]}"
+        got = quote(after) if "" in odd else f"one that differs, or has no tensor, in {odd[0]}"
         raise ConfigError(f"{must}, got {got}")
     for entry, value in first.items():
         one, other = ((x.dtype, [*x.shape]) for x in (value, second[entry]))

@@ -53,10 +53,10 @@ def score_alike(
     def judge(*personals_and_batch: Any) -> Tensor:
         *personals, batch = personals_and_batch
         if len(personals) == 1:
-            return _judged(method.predict(personals[0], batch), batch, known)
+            return _judge_batch(method.predict(personals[0], batch), batch, known)
         outputs = method.outputs(personals[0], batch)
         decided = [method.decide(personal, outputs, batch) for personal in personals]
-        return torch.stack([_judged(log_probs, batch, known) for log_probs in decided], dim=1)
+        return torch.stack([_judge_batch(log_probs, batch, known) for log_probs in decided], dim=1)
 
     scores = cohort.score(judge, *personals, split=split)  # [C, N, 2], or [C, N, protocols, 2]
     each = [scores] if len(personals) == 1 else scores.unbind(2)
@@ -67,21 +67,21 @@ def score_alike(
         total = scores.contiguous().double().sum(1).cpu().numpy()
         correct = (total[:, 0] * labels_per_example).round()
         if known:
-            correct = _expected(federation, cohort.host_ids, scores[..., 0].cpu().numpy(), split)
+            correct = _num_right(federation, cohort.host_ids, scores[..., 0].cpu().numpy(), split)
         count = examples * labels_per_example
         return ClientScores(correct, count, loss=total[:, 1] / np.maximum(examples, 1))
 
     return list(map(of_protocol, each))
 
 
-def _judged(log_probs: Tensor, batch: Batch, known: bool) -> Tensor:
+def _judge_batch(log_probs: Tensor, batch: Batch, known: bool) -> Tensor:
     """(share of right labels, or predicted label if the truth is `known`; loss) -> [B, 2]"""
     said = log_probs.argmax(-1)
     judged = said if known else mean_from(1, (said == batch.y).to(log_probs.dtype))
     return torch.stack([judged.to(log_probs.dtype), nll(log_probs, batch.y)], dim=-1)
 
 
-def _expected(federation: Federation, ids: np.ndarray, said: np.ndarray, split: str) -> np.ndarray:
+def _num_right(federation: Federation, ids: np.ndarray, said: np.ndarray, split: str) -> np.ndarray:
     """Expected number of right labels among the predicted ones `said` [C, N] -> [C]"""
     rows = [federation.split(split).of(client) for client in ids]
     pairs = zip(rows, said.astype(np.int64), strict=True)
@@ -101,9 +101,9 @@ def during_training(
         with cohort.journal.watched(f"by round {cohort.round}, when observed"):
             state = method.observe(state, cohort, group)
         protocols = method.protocols[group]
-        splits = dict.fromkeys(protocols, held_out(cohort.data.federation, group))
+        splits = dict.fromkeys(protocols, other_splits(cohort.data.federation, group))
         for personals in in_sets(method, prepare(method, state, cohort, protocols)):
-            for view, scores in scored(method, personals, cohort, group, splits):
+            for view, scores in score_views(method, personals, cohort, group, splits):
                 check_finite(view, scores, cohort)
                 found[view] = scores
     return state, found
@@ -135,7 +135,7 @@ def in_sets(method: Method, prepared: Iterable[tuple[str, Any]]) -> Iterator[dic
         yield alike
 
 
-def scored(
+def score_views(
     method: Method,
     personals: Mapping[str, Any],
     cohort: Cohort,
@@ -159,7 +159,7 @@ def check_finite(view: View, scores: ClientScores, cohort: Cohort) -> None:
     refuse_diverged(scores.loss, cohort.host_ids, when, what, group=view.group)
 
 
-def held_out(federation: Federation, group: str) -> list[str]:
+def other_splits(federation: Federation, group: str) -> list[str]:
     """The splits other than "train" on which the clients of `group` have examples."""
     ids = federation.ids(group)
     return [s for s in SPLITS if s != "train" and federation.split(s).sizes[ids].any()]

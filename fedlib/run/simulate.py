@@ -243,7 +243,7 @@ class Simulation:
         return state
 
     def _evaluate(self, state: Any, record: "Record", done: int) -> Any:
-        if self.method.stopped(state) and record.unchanged():
+        if self.method.stopped(state) and record.is_unchanged():
             record.add_evaluation(done, {view: found[-1] for view, found in record.scores.items()})
             return state
         everyone = partial(self.everyone, round=done)
@@ -304,7 +304,7 @@ class Record:
         for view, scores in found.items():
             self.scores.setdefault(view, []).append(scores)
 
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether neither clients nor server have trained since the last evaluation."""
         trained = ("examples", "server_examples")
         return all(self.counts[name][-1:] == [self.totals[name]] for name in trained)

@@ -133,12 +133,12 @@ def settings(spec: RunSpec) -> list[dict[str, Any]]:
     """
     space, method = tuning_space(spec), methods.load(spec.method)
 
-    def declared(where: str) -> Any:
+    def look_up(where: str) -> Any:
         entry, name = where.split(".")
         values = getattr(spec, entry)
         return values[name] if name in values else getattr(method, name)
 
-    first = {name: declared(name) for name in space}
+    first = {name: look_up(name) for name in space}
     others = points(spec.search.trials - 1, spec.seed) if space else ()
     coordinates = [RATE, *(f"params.{name}" for name in method.SPACE)]  # tuned or fixed
     return [first] + [

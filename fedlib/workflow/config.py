@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fedlib.errors import ConfigError, nearest, shown
+from fedlib.errors import ConfigError, nearest, quote
 from fedlib.spec import SCALES
 from fedlib.workflow import overrides
 from fedlib.workflow.gpu import DEVICES
@@ -57,7 +57,7 @@ def read(paths: Iterable[str | Path], values: Iterable[str] = ()) -> dict:
         key, separator, value = text.partition("=")
         if not separator:
             raise ConfigError(
-                f"a configuration value is given as key=value, without blanks, got {shown(text)}"
+                f"a configuration value is given as key=value, without blanks, got {quote(text)}"
             )
         config[key] = value
     return normalised(config)
@@ -86,7 +86,7 @@ def check(config: Mapping) -> None:
             KEYS[key].check(key, value)
         if KEYS[key].tagged and value is not None and not config["tag"]:
             raise ConfigError(
-                f"{key}: {shown(value)} needs a tag, such as tag: mine, so that its runs go "
+                f"{key}: {quote(value)} needs a tag, such as tag: mine, so that its runs go "
                 f"to a folder of their own and not into results/{config['scale']}"
             )
 
@@ -101,7 +101,7 @@ def budget_seconds(text: object) -> float:
     if not found or not float(found[1]):
         raise ConfigError(
             f"budget must be a number of minutes, hours or days, such as 30m, 10h or 2d, got "
-            f"{shown(text)}"
+            f"{quote(text)}"
         )
     return float(found[1]) * UNITS[found[2]]
 
@@ -112,7 +112,7 @@ def check_choice(key: str, value: object, choices: Iterable, where: str = "known
         names = [*map(str, dict.fromkeys(choices))]
         known = f"{where}: {', '.join(names) or 'none'}"
         known = nearest(value, names) if len(names) > MANY else known
-        raise ConfigError(f"{key}: unknown {shown(value)}; {known}")
+        raise ConfigError(f"{key}: unknown {quote(value)}; {known}")
 
 
 def check_choices(key: str, values: Iterable, choices: Iterable, where: str) -> None:
@@ -124,14 +124,14 @@ def check_choices(key: str, values: Iterable, choices: Iterable, where: str) -> 
 def check_count(key: str, value: object) -> None:
     """Raise ConfigError unless `value` is a whole number from 1 on."""
     if type(value) is not int or value < 1:
-        raise ConfigError(f"{key} must be a whole number from 1, got {shown(value)}")
+        raise ConfigError(f"{key} must be a whole number from 1, got {quote(value)}")
 
 
 def check_unique(key: str, values: Iterable) -> None:
     """Raise ConfigError if a value occurs twice."""
     for value, times in Counter(list(values)).items():
         if times > 1:
-            raise ConfigError(f"{key}: {shown(value)} is given {times} times")
+            raise ConfigError(f"{key}: {quote(value)} is given {times} times")
 
 
 def _normalised(key: str, value: object) -> object:
@@ -172,7 +172,7 @@ def _check_list(key: str, value: object) -> None:
     wanted = int if key == "seeds" else str
     if not isinstance(value, list | tuple) or not all(type(item) is wanted for item in value):
         what = "whole numbers" if wanted is int else "names"
-        raise ConfigError(f"{key} must be null or a list of {what}, got {shown(value)}")
+        raise ConfigError(f"{key} must be null or a list of {what}, got {quote(value)}")
     if not value:
         raise ConfigError(f"{key} is empty; null stands for all")
     check_unique(key, value)
@@ -180,21 +180,21 @@ def _check_list(key: str, value: object) -> None:
 
 def _check_seeds(key: str, seeds: Iterable[int]) -> None:
     if any(not 0 <= seed <= MAX_SEED for seed in seeds):
-        raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {shown(seeds)}")
+        raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {quote(seeds)}")
 
 
 def _check_tag(key: str, tag: object) -> None:
     if not isinstance(tag, str) or not re.fullmatch(TAG, tag):
         raise ConfigError(
             "tag must consist of at most 40 lower-case letters and digits, and not look like the "
-            f"number 007 or 1e3, got {shown(tag)}"
+            f"number 007 or 1e3, got {quote(tag)}"
         )
 
 
 def _check_raw(key: str, value: object) -> None:
     _check_path(key, value)
     if Path(value).exists() and not Path(value).is_dir():
-        raise ConfigError(f"raw must be a folder, got {shown(value)}, which is a file")
+        raise ConfigError(f"raw must be a folder, got {quote(value)}, which is a file")
 
 
 def _one_of(*choices: str) -> Check:
@@ -203,15 +203,15 @@ def _one_of(*choices: str) -> Check:
 
 def _check_path(key: str, value: object) -> None:
     if not isinstance(value, str):
-        raise ConfigError(f"{key} must be a path, got {shown(value)}")
+        raise ConfigError(f"{key} must be a path, got {quote(value)}")
     if "://" in value and (key != "mirror" or not value.startswith(ADDRESSES)):
         kinds = {"raw": "a folder", "mirror": f"a folder or an address ({', '.join(ADDRESSES)})"}
-        raise ConfigError(f"{key} must be {kinds.get(key, 'a file')}, got {shown(value)}")
+        raise ConfigError(f"{key} must be {kinds.get(key, 'a file')}, got {quote(value)}")
     # Braces are Snakemake's wildcards; a line end in a name is a mistake.
     if any(len(part.encode(errors="replace")) > LONGEST for part in value.split("/")):
-        raise ConfigError(f"{key} must be a path that can exist, got {shown(value)}, too long")
+        raise ConfigError(f"{key} must be a path that can exist, got {quote(value)}, too long")
     if re.search(r"[{}\x00-\x1f\x7f]", value):
-        raise ConfigError(f"{key} must be a path without braces and line ends, got {shown(value)}")
+        raise ConfigError(f"{key} must be a path without braces and line ends, got {quote(value)}")
 
 
 def _read_file(path: Path) -> dict:

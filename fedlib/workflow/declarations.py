@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from fedlib.data import downloads
-from fedlib.errors import ConfigError, shown
+from fedlib.errors import ConfigError, quote
 from fedlib.fields import as_form
 from fedlib.files import canonical_json
 from fedlib.run_spec import Tuning, check_types, is_file
@@ -37,7 +37,7 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
     """Raise ConfigError if a declaration contradicts itself or names something unknown."""
     where = f"papers.{name}"
     if not isinstance(paper, Paper) or (paper.name, paper.scale) != (name, scale):
-        got = f"{paper.name!r} at {paper.scale!r}" if isinstance(paper, Paper) else shown(paper)
+        got = f"{paper.name!r} at {paper.scale!r}" if isinstance(paper, Paper) else quote(paper)
         raise ConfigError(f"{where}: declare({scale!r}) returned the paper {got}")
     check_types(f"{where}.", paper)
     datasets, kinds = registered("data.sources"), registered("data.partitions")
@@ -88,7 +88,7 @@ def _check_json(at: str, declared: Run | Data) -> None:
         try:
             canonical_json(value)
         except (TypeError, ValueError) as error:
-            must = f"{at}.{name} must be JSON, got {shown(value)}"
+            must = f"{at}.{name} must be JSON, got {quote(value)}"
             raise ConfigError(f"{must}: {error}") from None
 
 

@@ -231,7 +231,7 @@ class _Folder:
                     os.utime(path, ns=(newest, newest))
 
     def _cause(self, path: str, stage: str, job: dict, beside: list[str]) -> str | None:
-        made, read = seals.made(path), list_inputs(self.plan, stage, job)
+        made, read = seals.origin(path), list_inputs(self.plan, stage, job)
         if made is None or made.spec != self.plan.digest(stage, **job):
             return "specification changed"
         is_kept = stage in OF_RUNS and self.plan.is_kept(**job)
@@ -253,7 +253,7 @@ class _Folder:
         return None if made.beside == self._contents(beside) else "files were exchanged"
 
     def _contents(self, paths: list[str]) -> str:
-        return seals.combined(self.content(path) for path in paths)
+        return seals.combine(self.content(path) for path in paths)
 
     def _time(self, path: str) -> int:
         return Path(path).stat().st_mtime_ns

@@ -241,7 +241,7 @@ def test_a_resumed_run_tells_the_loss_of_the_last_round_with_training(tmp_path):
 def test_a_checkpoint_knows_functions_by_what_they_compute_in_any_process():
     assert following._meaning(torch.zeros_like) == "zeros_like"  # its repr has an address
     less, much = (lambda x: x * 0.9), (lambda x: x * 0.1)
-    assert following._said(less) == following._said(lambda x: x * 0.9) != following._said(much)
+    assert following._text(less) == following._text(lambda x: x * 0.9) != following._text(much)
 
 
 class Embedded(nn.Module):

@@ -514,4 +514,4 @@ def test_a_file_that_changes_while_it_is_cut_counts_as_changed(folder, tmp_path,
     given = {"spec": canonical_json(spec)} | made
     assert run_here("partition", [f"--{name}={value}" for name, value in given.items()]) == 0
     read = downloads.with_names(before, "own", [folder / "a.npz"], raw)
-    assert seals.made(tmp_path / "a.h5").inputs == read
+    assert seals.origin(tmp_path / "a.h5").inputs == read

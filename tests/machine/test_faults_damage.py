@@ -27,7 +27,7 @@ from fedlib.report.pages.contents import gather
 from fedlib.report.tables import render
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import RunResult
-from fedlib.run.build import verified_file
+from fedlib.run.build import verify_file
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.workflow import command
 
@@ -162,7 +162,7 @@ def of_weights(request, name: str) -> Case:
     (folder / "set/weights.pth").write_bytes(bytes(range(256)) * 8)
     entry = {"path": "set/weights.pth", "sha256": digest(folder / "set/weights.pth")}
     seals.write_json(folder / "set.json", {"dataset": "set", "files": [entry]})
-    return Case(folder / name, lambda: digest(verified_file(folder / "set.json")), name)
+    return Case(folder / name, lambda: digest(verify_file(folder / "set.json")), name)
 
 
 def of_pack(request, name: str) -> Case:

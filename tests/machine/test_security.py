@@ -42,7 +42,7 @@ def given(call: ast.Call, name: str) -> object:
 # -- nothing is unpickled before its checksum is verified, and then without calling anything -------
 
 # Where states are loaded, and whose checksum has been compared by then: the function itself, or
-# `fedlib.run.build.verified_file`, which is the only way to a file of weights.
+# `fedlib.run.build.verify_file`, which is the only way to a file of weights.
 LOADERS = {"fedlib/run/checkpoint.py", "fedlib/models/mobilenet_v2.py"}
 
 

@@ -55,7 +55,7 @@ def test_without_views_all_but_the_shared_examples_are_scored_and_with_them_vali
     federation = federation_for("plain_mixture", SIZES, unseen=0)  # has a validation part
 
     def splits(views):
-        return evaluate.scored_splits(views, method, federation, "seen")
+        return evaluate.choose_splits(views, method, federation, "seen")
 
     own = {"default": ["val", "test"]}
     assert splits(None) == {"default": ["train", "val", "test"]}

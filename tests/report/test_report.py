@@ -393,4 +393,4 @@ def test_a_published_number_that_changes_while_it_is_shown_counts_as_changed(
     spec = canonical_json({"kind": kind, "federations": [], "runs": []})
     given = {"spec": spec, **read, **made}
     assert run_here(stage, [f"--{name}={value}" for name, value in given.items()]) == 0
-    assert seals.made(made["json"]).inputs == before
+    assert seals.origin(made["json"]).inputs == before

@@ -21,7 +21,7 @@ def test_a_checkpoint_says_what_was_used_when_it_was_saved(tmp_path):
     checkpoints = Checkpoints(tmp_path, {"spec": 1}, spent=lambda: next(used))
     for number in (1, 2):
         checkpoints.save(number, {"x": torch.zeros(1)})
-    assert Checkpoints(tmp_path, {"spec": 1}).used() == {CPU: 3.0}
+    assert Checkpoints(tmp_path, {"spec": 1}).usage() == {CPU: 3.0}
 
 
 def test_what_the_process_takes_that_starts_a_job_does_not_count():

@@ -55,7 +55,7 @@ FAST = Speed(seconds=0.001, numbers=1000)
 
 def seconds(spec: RunSpec, size: DataSize = FEW) -> tuple[float, float]:
     """Of training and evaluation, besides the start of their jobs."""
-    found = estimates.estimated(spec, size, FAST)
+    found = estimates.estimate(spec, size, FAST)
     return tuple(pytest.approx(found[stage].seconds - estimates.START) for stage in estimates.TIMED)
 
 
@@ -147,10 +147,10 @@ def test_a_round_grows_until_it_takes_long_enough_to_be_measured():
         return 0.001 * clients * each
 
     assert speed.round_of(run(), FEW) == (8, 64)  # of 10 and 50; at most four batches of 16
-    assert speed._growing(took, 8, 16, batch=16) == pytest.approx(0.001)
+    assert speed._time_example(took, 8, 16, batch=16) == pytest.approx(0.001)
     assert tried == [(1, 2), (1, 8), (1, 16), (4, 16), (8, 16)]
     tried.clear()
-    speed._growing(took, 8, 1000, batch=100)
+    speed._time_example(took, 8, 1000, batch=100)
     assert tried == [(1, 2), (1, 8), (1, 32), (1, 128)]  # 0.13 s
 
 
@@ -206,7 +206,7 @@ def test_another_seed_that_is_finished_counts_first(asked, tmp_path):
     found = asked(request(finished={"train": path}))["runs"]["toy/digits/fedavg"]
     assert (found["train"]["seconds"], found["train"]["mb"]) == (1234.5, 700.0)
     assert found["evaluate"]["seconds"] < 60
-    assert speed.spent(path, "cuda") is None  # a core's time says nothing of a GPU's
+    assert speed.read_cost(path, "cuda") is None  # a core's time says nothing of a GPU's
 
 
 def test_a_run_that_cannot_be_estimated_is_told_once_and_has_no_estimate(

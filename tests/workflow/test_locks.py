@@ -50,9 +50,9 @@ time.sleep(1000)
 # Works in a folder, and starts another process that does so too and outlives it.
 PARENT = """
 import os, subprocess, sys, time
-from fedlib.locks import hold_folder, shared
+from fedlib.locks import hold_folder, share
 hold_folder(sys.argv[1])
-passed, files = shared()
+passed, files = share()
 child = subprocess.Popen(
     [sys.executable, "-c", *sys.argv[2:]], env=os.environ | passed, pass_fds=files,
     stdout=subprocess.PIPE,

@@ -91,7 +91,7 @@ def test_a_sealed_file_of_another_kind_is_refused_in_a_line(tmp_path, kind, othe
 @kinds
 def test_a_file_says_of_what_it_is_the_result_and_readers_compare(tmp_path, kind):
     spec, path = {"seed": 1}, tmp_path / "x"
-    assert seals.made(SELDOM) is None
+    assert seals.origin(SELDOM) is None
     made = seals.Made(seals.spec_digest(spec), "0" * 16, seals.contents(SELDOM), seals.contents())
     if kind == "json":
         seals.write_json(path, {"a": 1, seals.MADE: str(made)})
@@ -104,7 +104,7 @@ def test_a_file_says_of_what_it_is_the_result_and_readers_compare(tmp_path, kind
     else:
         of_job = {"code": made.code, "inputs_sha256": made.inputs}
         replace(result(), provenance=of_job).save(path)
-    assert seals.made(path) == made
+    assert seals.origin(path) == made
     assert READERS[kind](path) is not None  # the seal is of all that
 
 
@@ -112,7 +112,7 @@ def test_a_file_says_of_what_it_is_the_result_and_readers_compare(tmp_path, kind
 def test_the_origin_is_found_wherever_it_is_in_a_file(tmp_path, before):
     made = seals.Made("a" * 64, "b" * 16, "c" * 64, "d" * 64)
     seals.write_json(tmp_path / "x", {"caption": "x" * before, seals.MADE: str(made)})
-    assert seals.made(tmp_path / "x") == made
+    assert seals.origin(tmp_path / "x") == made
 
 
 def test_other_programs_read_sealed_files(tmp_path):
@@ -139,9 +139,9 @@ DAMAGE = {
 def test_a_damaged_cache_is_no_cache_and_one_that_cannot_be_written_costs_nothing(tmp_path, damage):
     file = tmp_path / "cache/x.json"
     seals.remember(file, {"known": 1})
-    assert seals.remembered(file) == {"known": 1}
+    assert seals.recall(file) == {"known": 1}
     damage(file)
-    assert seals.remembered(file) == {}
+    assert seals.recall(file) == {}
     (tmp_path / "place").touch()
     seals.remember(tmp_path / "place/x.json", {"known": 1})
 

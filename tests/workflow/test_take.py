@@ -45,7 +45,7 @@ def there(finished, tmp_path):
     def taken(*options) -> int:
         (tmp_path / "kept").mkdir(exist_ok=True)
         with pytest.MonkeyPatch.context() as patch:  # damaged ones, too
-            patch.setattr(packs.seals, "checked", Path.read_bytes)
+            patch.setattr(packs.seals, "verify", Path.read_bytes)
             packs.shut(tmp_path / "kept", tmp_path / "there", runs.rglob("*.h5"))
         args = arguments.read(["take", *workflow.smoke(), *options, "--", str(tmp_path / "kept")])
         return command.run(lambda: take.main(args))
@@ -155,7 +155,7 @@ def test_a_run_of_other_code_counts_as_one_of_this_code_and_keeps_its_record(who
 def age(run: Path) -> None:
     """Make the evaluation of a run one of older code."""
     evaluation = run / "evaluation.h5"
-    seals.write_made(evaluation, seals.made(evaluation)._replace(code="0" * 16))
+    seals.write_origin(evaluation, seals.origin(evaluation)._replace(code="0" * 16))
 
 
 OWN = {

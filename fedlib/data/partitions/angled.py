@@ -43,7 +43,7 @@ class Angled(Equal):
         x = parts.x.copy()
         for number, angle in enumerate(ANGLES):
             x[side == number] = turn(parts.x[side == number], angle)
-        return self.dealt(parts._replace(x=x), owners, seed, side=side)
+        return self.assemble(parts._replace(x=x), owners, seed, side=side)
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client; see `Official.owners`."""

@@ -56,7 +56,7 @@ class Natural(Checked):
         parts = ([rows[c] for c in chosen] for rows in (train, val, test))
         cluster = None if examples.cluster is None else examples.cluster[chosen]
         dealt = Dealt(examples, *parts, group)._replace(cluster=cluster, known=True)
-        return _packed(dealt.without_the_untestable())
+        return _pack(dealt.without_the_untestable())
 
 
 def _others(examples: Examples) -> list[int]:
@@ -65,7 +65,7 @@ def _others(examples: Examples) -> list[int]:
     return [c for c, group in enumerate(groups) if GROUPS[group] not in CLIENTS]
 
 
-def _packed(dealt: Dealt) -> Dealt:
+def _pack(dealt: Dealt) -> Dealt:
     """The same clients, with adjacent examples in the pool."""
     own = [np.sort(np.concatenate(parts)) for parts in zip(*dealt[1:4], strict=True)]
     order = np.concatenate(own)

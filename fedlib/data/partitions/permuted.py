@@ -55,7 +55,7 @@ class Permuted(Official):
         ways = self.permutations(parts.num_classes, seed)
         for client, rows in enumerate(map(np.concatenate, zip(*owners, strict=True))):
             pool.y[rows] = ways[cluster[client]][pool.y[rows]]
-        return self.dealt(pool, owners, seed, cluster=cluster)
+        return self.assemble(pool, owners, seed, cluster=cluster)
 
     def clusters(self, seed: int) -> np.ndarray:
         """The cluster of each client -> [C] int64"""

@@ -59,7 +59,7 @@ class Rotated(Official):
         parts = examples.by_part()
         number = np.arange(len(self.rotations))
         cluster = np.repeat(number, self.num_clients // len(number))
-        return self.dealt(self.pool(parts), self.owners(parts, seed), seed, cluster=cluster)
+        return self.assemble(self.pool(parts), self.owners(parts, seed), seed, cluster=cluster)
 
     def pool(self, parts: Examples) -> Examples:
         """All images [M, F, H, H], once per angle -> angles * M examples"""

@@ -20,7 +20,7 @@ import numpy as np
 from fedlib import streams
 from fedlib.data.checks import Checked
 from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
-from fedlib.data.reserved import dealt
+from fedlib.data.reserved import assemble
 from fedlib.errors import ConfigError, DataError
 
 
@@ -73,7 +73,7 @@ class WriterGroups(Checked):
         server = self._some(np.concatenate(train[first : first + self.server_writers]), seed)
         last = examples.of_owner()[first + self.server_writers :]
         of_server = server, np.concatenate(val), np.concatenate(test[:of_clients])
-        return dealt(examples, groups, of_server, np.concatenate(last) if last else None)
+        return assemble(examples, groups, of_server, np.concatenate(last) if last else None)
 
     def _halves(self, rows: np.ndarray, seed: int, writer: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows of one of a client's writers: for its training, and for the server's validation."""

@@ -32,7 +32,7 @@ class WriterParts(Official):
         rows = [*owners.train, *owners.test]
         pool, num = examples.take(np.concatenate(rows)), len(owners.train)
         places = np.split(np.arange(len(pool.y)), np.cumsum([*map(len, rows)])[:-1])
-        return self.dealt(pool, Owners(places[:num], places[num:]), seed)
+        return self.assemble(pool, Owners(places[:num], places[num:]), seed)
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.

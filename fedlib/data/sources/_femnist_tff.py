@@ -26,7 +26,7 @@ def read(raw: Path, files: Mapping[str, RawFile]) -> list[tuple[Labelled, Labell
         with hdf5.open_file(paths[0]) as first, hdf5.open_file(paths[1]) as second:
             train, test = first["examples"], second["examples"]
             writers = in_both(train, test, *names)
-            return [(_labelled(train[writer]), _labelled(test[writer])) for writer in writers]
+            return [(_examples(train[writer]), _examples(test[writer])) for writer in writers]
     except DataError:
         raise
     except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
@@ -36,6 +36,6 @@ def read(raw: Path, files: Mapping[str, RawFile]) -> list[tuple[Labelled, Labell
         ) from None
 
 
-def _labelled(group: Mapping) -> Labelled:
+def _examples(group: Mapping) -> Labelled:
     """The images and labels in the group of a writer."""
     return shades(group["pixels"][()], group["label"][()].ravel())

@@ -53,7 +53,7 @@ def load(path: Path, clients: Clients = False) -> Content:
 
     Args:
       clients: whether the images of a class are in a folder for each client; or the client of each
-        image, see `listed`.
+        image, see `read_clients`.
 
     Raises:
       DataError: if it cannot be read or is invalid.
@@ -98,10 +98,10 @@ def content(
     if tokens is None:
         tokens = given.ndim == 2 and given.dtype in WHOLE and not isinstance(x, pd.DataFrame)
     columns = [*x.columns] if isinstance(x, pd.DataFrame) else None
-    return Content(path, _checked(path, given, tokens, signals), labels, client, columns)
+    return Content(path, _check_inputs(path, given, tokens, signals), labels, client, columns)
 
 
-def listed(file: Path) -> dict[Path, str]:
+def read_clients(file: Path) -> dict[Path, str]:
     """The client of each image, from a CSV file with the columns image and client.
 
     Raises:
@@ -144,7 +144,7 @@ def _images(folder: Path, clients: Clients) -> Content:
                 f"{first.shape}; all images must be of one size, and all grey or all colour"
             )
         x[row] = image
-    labels = _named([place[0] for place in places])
+    labels = _parse_names([place[0] for place in places])
     return Content(folder, x, labels, _owners(folder, names, clients))
 
 
@@ -153,13 +153,13 @@ def _owners(folder: Path, names: list[str], clients: Clients) -> np.ndarray | No
     if clients is False:
         return None
     if clients is True:
-        return _named(["/".join(name.split("/")[1:-1]) for name in names])
+        return _parse_names(["/".join(name.split("/")[1:-1]) for name in names])
     if lacking := [name for name in names if folder / name not in clients]:
         raise DataError(f"{folder / lacking[0]} has no line in {LIST}")
-    return _named([clients[folder / name] for name in names])
+    return _parse_names([clients[folder / name] for name in names])
 
 
-def _named(texts: Iterable[str]) -> np.ndarray:
+def _parse_names(texts: Iterable[str]) -> np.ndarray:
     """Names as integers if all are written as such, otherwise as they are -> [N]"""
     names = [*texts]
     whole = all(re.fullmatch("0|-?[1-9][0-9]{0,17}", name) for name in names)
@@ -212,7 +212,7 @@ def _table(path: Path) -> Content:
         )
     client = found.get("client")
     if client is not None and client.notna().all():
-        client = _named(client.str.strip())
+        client = _parse_names(client.str.strip())
     label = found[LABEL]
     label = label.str.strip() if pd.api.types.infer_dtype(label) == "string" else label
     return content(path, found.get("text", frame), label, client)
@@ -242,7 +242,7 @@ def _npz(path: Path) -> Content:
     return content(path, arrays["x"], arrays["y"], arrays.get("client"), tokens=False)
 
 
-def _checked(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) -> np.ndarray:
+def _check_inputs(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) -> np.ndarray:
     """Inputs as `Content` has them, images with a channel."""
     if x.dtype.kind in "OU" and x.ndim == 1:
         odd = [row for row, text in enumerate(x) if not isinstance(text, str) or not text.strip()]
@@ -262,10 +262,10 @@ def _checked(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) -> np
     if x.ndim == 4 and x.shape[1] > 4 and x.shape[-1] <= 4:
         raise DataError(f"{path}: channels come first in x, [M, C, H, W], got {list(x.shape)}")
     x = x[:, None] if x.ndim == 3 and not signals else x
-    return x if x.dtype == np.uint8 and x.ndim > 2 else _rounded(f"{path}: x", x)
+    return x if x.dtype == np.uint8 and x.ndim > 2 else _to_float32(f"{path}: x", x)
 
 
-def _rounded(name: str, x: np.ndarray) -> np.ndarray:
+def _to_float32(name: str, x: np.ndarray) -> np.ndarray:
     """Numbers as float32, with seven digits; integers of more, infinity and NaN are a DataError."""
     with np.errstate(over="ignore"):  # numbers too large for float32 become infinite: refused
         rounded = x.astype(np.float32)
@@ -293,7 +293,7 @@ def _inputs(name: str, values: Any) -> np.ndarray:
             row = int(series.isna().argmax())
             raise DataError(f"{name}: column {column!r} has no value for example {row}")
         columns.append(series.to_numpy(kind))
-        _rounded(f"{name}: column {column!r}", columns[-1])
+        _to_float32(f"{name}: column {column!r}", columns[-1])
     return np.column_stack(columns)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from fedlib.data import downloads
 from fedlib.data.checks import check_choice
-from fedlib.data.examples import TEST, TRAIN, Examples, owned
+from fedlib.data.examples import TEST, TRAIN, Examples, ownership
 from fedlib.data.sources import _femnist_leaf, _femnist_nist, _femnist_tff
 
 NUM_CLASSES = 62
@@ -57,4 +57,4 @@ def read(raw: Path, *, source: str = "nist", scaling: str = "standard") -> Examp
     pieces = [piece for both in writers for piece in both]  # training, test, training, test, ...
     sizes = [len(labels) for _, labels in pieces]
     x, y = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
-    return Examples(x, y, NUM_CLASSES, *SCALINGS[scaling], **owned(sizes, TRAIN, TEST))
+    return Examples(x, y, NUM_CLASSES, *SCALINGS[scaling], **ownership(sizes, TRAIN, TEST))

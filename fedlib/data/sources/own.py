@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fedlib.data import downloads
-from fedlib.data.checks import check_choice, checked, column_places
+from fedlib.data.checks import check_choice, column_places, validate
 from fedlib.data.examples import TEST, TRAIN, Examples
 from fedlib.data.raw import files_below
 from fedlib.data.sources import _own_files
@@ -73,16 +73,16 @@ def read(
     """
     downloads.check_folder("own", source)
     check_choice("scaling", scaling, SCALINGS)
-    checked("clients", clients, bool)
+    validate("clients", clients, bool)
     folder = Path(raw) / "own" / source
     contents = _contents(folder, clients)
     parts = [TRAIN, TEST] if len(contents) == 2 else None
     file = folder / TOKENISER
     texts = {"length": length, "file": file if file.exists() else None}
-    return pooled(contents, parts, scaling=scaling, num_classes=num_classes, **texts)
+    return pool(contents, parts, scaling=scaling, num_classes=num_classes, **texts)
 
 
-def pooled(
+def pool(
     contents: Sequence[Content],
     parts: Sequence[int] | None,
     *,
@@ -102,7 +102,7 @@ def pooled(
     Raises:
       ConfigError, DataError: as `read`.
     """
-    num_classes = checked("num_classes", num_classes, int | None)
+    num_classes = validate("num_classes", num_classes, int | None)
     x = _inputs(contents)
     y, classes, words = _labels(contents, num_classes)
     owner, names = _owners(contents)
@@ -113,8 +113,8 @@ def pooled(
         part = np.empty(len(y), np.uint8)
         part[order] = set_aside((y if owner is None else owner)[order])
     x, tokens = _tokens(x, part == TRAIN, texts)
-    x, mean, std = (x, (), ()) if tokens else _scaled(x, part == TRAIN, scaling)
-    columns = [*map(str, _named(contents).columns or ())]
+    x, mean, std = (x, (), ()) if tokens else _scale(x, part == TRAIN, scaling)
+    columns = [*map(str, _find_header(contents).columns or ())]
     return Examples(
         *(x, y, classes, mean, std),
         part=part if np.any(part == TEST) else None,
@@ -133,7 +133,7 @@ def _contents(folder: Path, of_clients: bool) -> list[Content]:
     if not files_below(folder):
         raise DataError(f"{folder} has no files; put there {IN_PLACE}")
     table = folder / _own_files.LIST
-    clients = _own_files.listed(table) if of_clients and table.exists() else of_clients
+    clients = _own_files.read_clients(table) if of_clients and table.exists() else of_clients
     others = (TOKENISER, *[table.name] * of_clients)
     entries = sorted(x for x in folder.iterdir() if x.name[0] != "." and x.name not in others)
     called = {path.stem.casefold(): path for path in entries}
@@ -151,7 +151,7 @@ def _contents(folder: Path, of_clients: bool) -> list[Content]:
 
 
 def _inputs(contents: Sequence[Content]) -> np.ndarray:
-    first, named = contents[0], _named(contents)
+    first, named = contents[0], _find_header(contents)
     for other in contents[1:]:
         if (first.x.shape[1:], first.x.dtype) != (other.x.shape[1:], other.x.dtype):
             raise DataError(
@@ -161,7 +161,7 @@ def _inputs(contents: Sequence[Content]) -> np.ndarray:
     return np.concatenate([_in_order(content, named) for content in contents])
 
 
-def _named(contents: Sequence[Content]) -> Content:
+def _find_header(contents: Sequence[Content]) -> Content:
     """The first whose columns have names, by which those of all others are found; or the first."""
     return next((content for content in contents if content.columns), contents[0])
 
@@ -230,7 +230,7 @@ def _owners(contents: Sequence[Content]) -> tuple[np.ndarray | None, np.ndarray]
     return owner.astype(np.int64), names
 
 
-def _scaled(
+def _scale(
     x: np.ndarray, train: np.ndarray, scaling: str
 ) -> tuple[np.ndarray, tuple[float, ...], tuple[float, ...]]:
     """Inputs, and `Federation.mean` and `std`."""

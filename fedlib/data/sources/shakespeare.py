@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data import downloads
-from fedlib.data.examples import TEST, TRAIN, Examples, owned
+from fedlib.data.examples import TEST, TRAIN, Examples, ownership
 from fedlib.errors import DataError
 
 VOCABULARY = string.printable
@@ -62,7 +62,7 @@ def read(raw: Path, *, train_fraction: float) -> Examples:
     x, y = np.empty((2, sum(sizes), WINDOW), np.uint8)
     np.concatenate([part[:, :-1] for part in pool], out=x)
     np.concatenate([part[:, 1:] for part in pool], out=y)
-    return Examples(x, y, NUM_CLASSES, **owned(sizes, TRAIN, TEST))
+    return Examples(x, y, NUM_CLASSES, **ownership(sizes, TRAIN, TEST))
 
 
 def _check_whole(text: str) -> None:

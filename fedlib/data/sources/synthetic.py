@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data.draws import dirichlet
-from fedlib.data.examples import TEST, TRAIN, Examples, owned
+from fedlib.data.examples import TEST, TRAIN, Examples, ownership
 
 NUM_CLASSES = 2
 HAS = ("classes", "owner", "part")
@@ -57,7 +57,7 @@ def read(
     for number, (count, end) in enumerate(zip(counts, ends, strict=True)):
         rows = slice(end - count, end)
         x[rows], y[rows] = _examples(draw, count, weights[number // 2], theta)
-    return Examples(x, y, NUM_CLASSES, **owned(counts, TRAIN, TEST))
+    return Examples(x, y, NUM_CLASSES, **ownership(counts, TRAIN, TEST))
 
 
 def train_sizes(draw: np.random.RandomState, num_clients: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.examples import TEST, TRAIN, VAL, Examples, owned
+from fedlib.data.examples import TEST, TRAIN, VAL, Examples, ownership
 from fedlib.federation import GROUPS, Tokens
 
 NUM_CLASSES = 5
@@ -61,7 +61,7 @@ def read(
         _texts(draw, y),
         y,
         NUM_CLASSES,
-        **owned([size for _, parts, _ in owners for size in parts], TRAIN, VAL, TEST),
+        **ownership([size for _, parts, _ in owners for size in parts], TRAIN, VAL, TEST),
         group=np.array([GROUPS.index(group) for *_, group in owners], np.uint8),
         tokens=Tokens(VOCABULARY, PAD),
     )

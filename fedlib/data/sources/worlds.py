@@ -25,7 +25,7 @@ import numpy as np
 from fedlib import streams
 from fedlib.data.checks import check_choice
 from fedlib.data.draws import dirichlet
-from fedlib.data.examples import TEST, TRAIN, VAL, Examples, owned
+from fedlib.data.examples import TEST, TRAIN, VAL, Examples, ownership
 
 NUM_CLASSES = 2
 HAS = ("classes", "owner", "part")
@@ -79,7 +79,7 @@ def read(
         x.reshape(-1, DIM),
         (draw.random(positive.shape) < positive).reshape(-1).astype(np.int64),
         NUM_CLASSES,
-        **owned(num_clients * sizes, TRAIN, VAL, TEST),
+        **ownership(num_clients * sizes, TRAIN, VAL, TEST),
         cluster=shares.argmax(1) if world == "clusters" else None,
         truth=np.stack([1 - positive, positive], -1).reshape(-1, 2).astype(np.float32),
     )

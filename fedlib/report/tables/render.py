@@ -217,7 +217,7 @@ def read(csv: str | Path, json: str | Path, spec: str | None = None) -> Sheet:
     text = seals.read_json(json, REMEDY, has=(DIGEST, "blocks"))
     noted = text.pop(seals.MADE, None)
     if spec is not None:
-        seals.check_spec(json, noted and seals.made(json).spec, spec)
+        seals.check_spec(json, noted and seals.origin(json).spec, spec)
     try:
         numbers = Path(csv).read_bytes()
     except OSError as error:
