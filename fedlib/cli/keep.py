@@ -111,7 +111,7 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     frames = [Path(plan.path(name, paper=paper)) for name in ("metrics", "clients")]
     exhibits = []
     for stage, job in shown:
-        has_published = bool(plan.published(stage, paper, job[stage]))
+        has_published = bool(plan.published_files(stage, paper, job[stage]))
         exhibits.append(packs.Packed(stage, json.loads(plan.spec(stage, **job)), has_published))
     return len(sources), packs.write(pack, *frames, exhibits)
 

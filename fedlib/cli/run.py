@@ -42,7 +42,7 @@ def _run(args: argparse.Namespace, plan: Plan) -> None:
     # If Python must not write compiled files, every job would compile the modules again.
     compileall.compile_dir(ROOT / "fedlib", quiet=2)
     here = not any(word.startswith(ELSEWHERE) for word in args.options)
-    if here and (device := gpu.settled(plan.config["device"])) != plan.config["device"]:
+    if here and (device := gpu.choose_device(plan.config["device"])) != plan.config["device"]:
         args.config = [*args.config, f"device={device}"]
         plan = arguments.plan(args)
     *first, last = steps(args, plan)

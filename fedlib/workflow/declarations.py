@@ -14,7 +14,7 @@ from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import own_methods
 from fedlib.workflow.config import check_choice, check_choices, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
-from fedlib.workflow.provenance import registered
+from fedlib.workflow.provenance import registry
 
 
 class Training(NamedTuple):
@@ -40,14 +40,14 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
         got = f"{paper.name!r} at {paper.scale!r}" if isinstance(paper, Paper) else shown(paper)
         raise ConfigError(f"{where}: declare({scale!r}) returned the paper {got}")
     check_types(f"{where}.", paper)
-    datasets, kinds = registered("data.sources"), registered("data.partitions")
+    datasets, kinds = registry("data.sources"), registry("data.partitions")
     for data in paper.data:
         at = f"{where}.data[{data.name}]"
         check_types(f"{at}.", data)
         _check_json(at, data)
         check_choice(f"{at}.dataset", data.dataset, datasets)
         check_choice(f"{at}.partition.kind", data.partition.get("kind"), kinds)
-    known = {name: registered(name) for name in ("methods", "models")}
+    known = {name: registry(name) for name in ("methods", "models")}
     known["weights"] = downloads.weights()
     for run in paper.runs:
         at = f"{where}.runs[{run.federation}/{run.label}]"
@@ -132,7 +132,7 @@ def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
 
 
 def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> None:
-    check_choice(f"{where}.kind", exhibit.drawn_by, registered(f"report.{stage}s"))
+    check_choice(f"{where}.kind", exhibit.drawn_by, registry(f"report.{stage}s"))
     check_unique(f"{where}.labels", exhibit.labels)
     check_unique(f"{where}.federations", exhibit.federations)
     federations = [run.federation for run in paper.runs if run.label in exhibit.labels]

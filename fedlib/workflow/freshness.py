@@ -173,11 +173,11 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "metrics":
             return [*plan.files("history", "evaluation", **job), *plan.files("trials", **job)]
         case "table" | "figure":
-            printed = plan.published(stage, job["paper"], job[stage])
+            printed = plan.published_files(stage, job["paper"], job[stage])
             frames = [plan.path(name, paper=job["paper"]) for name in ("metrics", "clients")]
             return [*frames, *(str(ROOT / file) for file in printed)]
     folders = plan.path("results"), plan.path("figures")
-    shown = layout.shown(json.loads(plan.spec("report")), *folders)
+    shown = layout.report_inputs(json.loads(plan.spec("report")), *folders)
     return [*shown, *map(str, layout.templates(ROOT))]
 
 
