@@ -21,7 +21,7 @@ CODE = {
 
 def main(args: argparse.Namespace) -> None:
     """Print the names of all kinds, or the names and titles of one."""
-    kinds = listed(arguments.plan(args))
+    kinds = titles_by_kind(arguments.plan(args))
     if args.what:
         check_choice("WHAT", args.what, kinds)
         for name, title in kinds[args.what].items():
@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> None:
     print("\nmake list WHAT=methods adds titles, and WHAT=labels lists those of papers.")
 
 
-def listed(plan: Plan) -> dict[str, dict[str, str]]:
+def titles_by_kind(plan: Plan) -> dict[str, dict[str, str]]:
     """The titles of everything that can be named, by kind and name."""
     papers = plan.papers.items()
     return {

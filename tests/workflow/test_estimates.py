@@ -88,7 +88,7 @@ def test_a_budget_buys_first_what_costs_least_for_each_published_number(plan):
 )
 def test_published_numbers_of_a_run_are_those_that_tables_show_beside_it(paper, those, others):
     plan = Plan({"scale": "full", "papers": [paper]})
-    found = estimate.published(plan.papers[paper], ROOT / plan.path("published", paper=paper))
+    found = estimate.count_numbers(plan.papers[paper], ROOT / plan.path("published", paper=paper))
     assert {name: found.get(f"{paper}/{name}") for name in those} == those
     assert found.keys().isdisjoint(f"{paper}/{name}" for name in others)
 

@@ -5,7 +5,7 @@ from importlib import import_module
 import pytest
 
 from fedlib.cli import arguments
-from fedlib.cli.list import CODE, listed
+from fedlib.cli.list import CODE, titles_by_kind
 from fedlib.errors import ConfigError
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import registry
@@ -19,7 +19,7 @@ def printed(capsys, *words):
 
 def test_everything_that_is_registered_or_declared_is_listed_with_a_line():
     plan = Plan({})
-    kinds = listed(plan)
+    kinds = titles_by_kind(plan)
     assert list(kinds["papers"]) == list(plan.papers)
     for kind, package in CODE.items():
         assert list(kinds[kind]) == list(registry(package))
@@ -37,4 +37,4 @@ def test_a_kind_is_listed_with_titles_or_refused_and_of_all_there_are_names_and_
         printed(capsys, "method")
     lines = printed(capsys)
     assert lines[0] == ("papers (6): adaptive_experts, fedmix, fedmoe, pfedmm, pfedmoe, benchmark")
-    assert f"labels ({len(listed(Plan({}))['labels'])})" in lines
+    assert f"labels ({len(titles_by_kind(Plan({}))['labels'])})" in lines

@@ -118,12 +118,12 @@ def test_there_is_a_partition_for_the_seeds_of_every_run_on_it(recut):
 
 def test_jobs_of_one_seed_are_named_by_it(recut):
     made = recut()
-    wildcards = spec.named(made, "partition")["toy/digits/seed4"]
+    wildcards = spec.jobs_of(made, "partition")["toy/digits/seed4"]
     assert made.path("shards", **wildcards) == "results/demo/shards/toy/digits/seed4.h5"
     assert '"replicate":4' in commands.command(made, "partition", **wildcards)
-    train = commands.command(made, "train", **spec.named(made, "train")["toy/digits/fedem/seed4"])
+    train = commands.command(made, "train", **spec.jobs_of(made, "train")["toy/digits/fedem/seed4"])
     assert " --shards results/demo/shards/toy/digits/seed4.h5 " in train
-    assert [*spec.named(made, "report")] == [""]
+    assert [*spec.jobs_of(made, "report")] == [""]
 
 
 @pytest.mark.parametrize(
