@@ -52,7 +52,7 @@ class Selection:
         self.scale: str = self.config["scale"]
         self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
         names = self.config["papers"] or papers.names()
-        self.declared = {name: papers.declared(name, self.scale) for name in names}
+        self.declared = {name: papers.declare(name, self.scale) for name in names}
         found = own_methods.add_runs(self.declared, self.config["methods"] or ())
         self.papers: dict[str, Paper] = overrides.apply(found, self.config["set"] or ())
         for name, paper in self.papers.items():

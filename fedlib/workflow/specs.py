@@ -82,7 +82,7 @@ def _of_paper(digest: Digest, paper: Paper) -> dict:
     return {
         **{entry: getattr(paper, entry) for entry in ("name", "title", "citation", "scale_note")},
         "bibtex": papers.bibtex(paper.name),
-        "printed": papers.num_printed(paper.name),
+        "printed": papers.count_printed(paper.name),
         "seeds": sorted({seed for run in paper.runs for seed in paper.seeds_of(run)}),
         "federations": [
             {"name": data.name, "title": data.title, "notes": data.notes}

@@ -211,7 +211,7 @@ def test_a_criterion_needs_runs_with_a_seed_in_common():
 @pytest.mark.parametrize("rule", ["a", "a, b", "a > b < c", "a = b"])
 def test_a_text_that_is_no_rule_is_refused(rule):
     with pytest.raises(ConfigError, match="is no rule of a criterion"):
-        _criteria.parsed(rule)
+        _criteria.parse_rule(rule)
 
 
 def test_a_criterion_whose_first_run_is_not_declared_is_left_out(tmp_path):
