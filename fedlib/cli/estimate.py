@@ -103,7 +103,7 @@ def count_numbers(paper: Paper, file: str | Path) -> Mapping[str, int]:
     table = printed.read(file) if tables else None
     data = {data.name: data for data in paper.data}
     found = {}
-    for name, run in paper.named().items():
+    for name, run in paper.runs_by_name().items():
         dataset, rows = data[run.federation].dataset, set()
         for shown in (x for x in tables if x.shows(run.federation, run.label)):
             labels = {run.label, *_entries(shown, "rows", "printed", label=run.label)}

@@ -28,9 +28,8 @@ class Training(NamedTuple):
 
 def trainings_of(paper: Paper) -> list[Training]:
     """Every training run of a paper."""
-    return [
-        Training(*name, seed) for name, run in paper.named().items() for seed in paper.seeds_of(run)
-    ]
+    runs = paper.runs_by_name().items()
+    return [Training(*name, seed) for name, run in runs for seed in paper.seeds_of(run)]
 
 
 def check_paper(paper: Paper, name: str, scale: str) -> None:
@@ -142,7 +141,7 @@ def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> No
     for name in exhibit.by_federation:
         given = getattr(exhibit, name) or ()
         check_choices(f"{where}.{name}", given, exhibit.federations, "it shows")
-    check_choices(f"{where}.labels", exhibit.named(), exhibit.labels, "it shows")
+    check_choices(f"{where}.labels", exhibit.own_labels(), exhibit.labels, "it shows")
 
 
 def common_seeds(paper: Paper, runs: Iterable[Run]) -> list[int]:

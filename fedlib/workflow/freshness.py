@@ -76,7 +76,7 @@ def list_others(plan: Plan) -> list[Training]:
     """The trainings of a plan's papers that are evaluated in its folder and not of the plan."""
     found = set()
     for paper in plan.papers:
-        declared = plan.whole[paper].named()
+        declared = plan.whole[paper].runs_by_name()
         for file in glob(plan.path("evaluation", paper=paper, federation="*", label="*", seed="*")):
             *name, seed = Path(file).parts[-5:-1]
             if RunName(*name) in declared and seed[4:].isdecimal():

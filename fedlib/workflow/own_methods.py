@@ -107,7 +107,7 @@ def remarks(
       gone: runs that are left out, and why.
     """
     for own in map(parse, given):
-        names = [name for paper in papers.values() for name in paper.named()]
+        names = [name for paper in papers.values() for name in paper.runs_by_name()]
         if where := [f"{x.paper}/{x.federation}" for x in names if x.label == own.label]:
             yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
         elif own.label not in {name.label for name in gone}:

@@ -147,7 +147,7 @@ def list_builds(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         paper, federation, label = name
         spec = run.spec(run.tuning.get("seed", 0) if run.tuning else 0)
         spec = replace(spec, tuning=run.tuning).to_json()
-        spec |= {"groups": plan.papers[paper].tested(federation, label)}
+        spec |= {"groups": plan.papers[paper].required_groups(federation, label)}
         where = _place(name)
         if is_file(run.method):
             data = plan.data(paper, federation)

@@ -72,12 +72,12 @@ class Selection:
             overrides.check_used(self.papers, self.config["set"] or ())
         self.folder_note = folder_note(self.config)
         self._data = {(name, x.name): x for name, paper in self.papers.items() for x in paper.data}
-        self.runs = dict(pair for paper in self.papers.values() for pair in paper.named().items())
+        self.runs = {k: x for one in self.papers.values() for k, x in one.runs_by_name().items()}
         self.finished = {*finished}.intersection(self.trainings())
 
     def _able(self, paper: Paper) -> Paper:
         """A paper without the runs that are left out."""
-        runs = [run for name, run in paper.named().items() if name not in self.left_out]
+        runs = [run for name, run in paper.runs_by_name().items() if name not in self.left_out]
         return dataclasses.replace(paper, runs=tuple(runs))
 
     def trainings(self, paper: str | None = None) -> list[Training]:
@@ -167,7 +167,7 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
     for key, attribute in (("federations", "federation"), ("labels", "label")):
         choices = sorted({getattr(run, attribute) for run in runs})
         check_choices(key, config[key] or (), choices, where)
-    known = [str(name) for paper in declared for name in paper.named()]
+    known = [str(name) for paper in declared for name in paper.runs_by_name()]
     check_choices("runs", config["runs"] or (), known, where)
     whole = {**config, "rounds": None}
     longest = max((run.rounds for one in declared for run in select(one, whole).runs), default=0)
@@ -198,7 +198,7 @@ def select(paper: Paper, config: Mapping, finished: Collection[Training] = ()) -
     """
     chosen = {
         name
-        for name, run in paper.named().items()
+        for name, run in paper.runs_by_name().items()
         if (config["federations"] is None or run.federation in config["federations"])
         and (config["labels"] is None or run.label in config["labels"] or own_methods.is_own(run))
         and (config["runs"] is None or str(name) in config["runs"])
@@ -207,7 +207,7 @@ def select(paper: Paper, config: Mapping, finished: Collection[Training] = ()) -
     for *name, seed in finished:
         done.setdefault(tuple(name), set()).add(seed)
     runs = []
-    for name, run in paper.named().items() if chosen else ():
+    for name, run in paper.runs_by_name().items() if chosen else ():
         seeds = tuple(config["seeds"] or paper.seeds_of(run))
         more = done.get(name, set())
         if name in chosen or more.issuperset(seeds):
@@ -239,7 +239,7 @@ def _from_source(data: Data, sources: list[str] | None) -> Data:
 
 def _narrow(exhibits: Mapping[str, Exhibit], runs: Sequence[Run]) -> dict[str, Exhibit]:
     """The exhibits of these runs, without exhibits that have nothing left to show."""
-    narrowed = {name: exhibit.narrowed(runs) for name, exhibit in exhibits.items()}
+    narrowed = {name: exhibit.narrow(runs) for name, exhibit in exhibits.items()}
     return {name: exhibit for name, exhibit in narrowed.items() if exhibit is not None}
 
 
