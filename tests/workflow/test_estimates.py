@@ -144,7 +144,7 @@ def test_a_run_that_cannot_be_estimated_is_neither_bought_nor_done(plan, monkeyp
     assert "an abacus: 2.94 h + unknown" in lines
     for given, least in ((Estimates(), "unknown"), (estimates(), "3.33 min")):
         monkeypatch.setattr(estimate.Estimates, "read", lambda _, given=given: given)
-        monkeypatch.setattr(estimate, "published", lambda *_: {})
+        monkeypatch.setattr(estimate, "count_numbers", lambda *_: {})
         with pytest.raises(
             ConfigError, match=f"budget=1m buys no cell of a table: the cheapest takes {least}"
         ):
