@@ -108,7 +108,7 @@ try:
     # Jobs on a cluster may have a GPU there.
     if process.is_main and process.runs_jobs and not reads:
         if not process.deploys:  # whose jobs have a PyTorch of their own
-            config["device"] = gpu.settled(config["device"])
+            config["device"] = gpu.choose_device(config["device"])
         if cards := len(gpu.visible()):  # within a job of Slurm no lease says so
             os.environ.setdefault(gpu.SHARE, str(gpu.slots_per_device(cards)))
     # Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
@@ -176,11 +176,11 @@ def raw_receipt(wildcards):
     return path("receipt", dataset=PLAN.download(wildcards.paper, wildcards.federation))
 
 
-def published(stage):
+def published_files(stage):
     """Input function: the paper's own numbers, if the table or figure shows them."""
 
     def files(wildcards):
-        found = PLAN.published(stage, wildcards.paper, wildcards[stage])
+        found = PLAN.published_files(stage, wildcards.paper, wildcards[stage])
         return [os.path.relpath(CHECKOUT / file) for file in found]
 
     return files

@@ -20,7 +20,7 @@ rule download:
         raw=config["raw"],
         mirror=option("mirror", config["mirror"] or ""),
     params:
-        spec=ask(PLAN.given, "download"),
+        spec=ask(PLAN.spec_option, "download"),
         code=ask(PLAN.code, "download"),
     shell:
         "python {resources.scripts:q}/download.py {wildcards.dataset}"
@@ -45,7 +45,7 @@ rule partition:
         mem_mb=memory(),
         raw=config["raw"],
     params:
-        spec=ask(PLAN.given, "partition"),
+        spec=ask(PLAN.spec_option, "partition"),
         code=ask(PLAN.code, "partition"),
     shell:
         "python {resources.scripts:q}/partition.py --spec {params.spec:q}"

@@ -28,7 +28,7 @@ rule evaluate:
         # Cleared here, because Snakemake now knows that the training is complete.
         checkpoints=ask(path, "checkpoints"),
     params:
-        spec=ask(PLAN.given, "evaluate"),
+        spec=ask(PLAN.spec_option, "evaluate"),
         code=ask(PLAN.code, "evaluate"),
     shell:
         "python {resources.scripts:q}/evaluate.py --spec {params.spec:q}"
@@ -60,7 +60,7 @@ rule metrics:
         mem_mb=memory(),
         runs=ask(path, "runs"),
     params:
-        spec=ask(PLAN.given, "metrics"),
+        spec=ask(PLAN.spec_option, "metrics"),
         code=ask(PLAN.code, "metrics"),
     shell:
         "python {resources.scripts:q}/metrics.py --spec {params.spec:q} --code {params.code}"

@@ -6,7 +6,7 @@ rule table:
     input:
         metrics=path("metrics"),
         clients=path("clients"),
-        published=published("table"),
+        published=published_files("table"),
     output:
         table_csv=path("table_csv"),
         table_md=path("table_md"),
@@ -22,7 +22,7 @@ rule table:
         scripts=SCRIPTS,
         published=optional_input("published"),
     params:
-        spec=ask(PLAN.given, "table"),
+        spec=ask(PLAN.spec_option, "table"),
         code=ask(PLAN.code, "table"),
     shell:
         "python {resources.scripts:q}/table.py --spec {params.spec:q} --code {params.code}"
@@ -36,7 +36,7 @@ rule figure:
     input:
         metrics=path("metrics"),
         clients=path("clients"),
-        published=published("figure"),
+        published=published_files("figure"),
     output:
         figure_pdf=path("figure_pdf"),
         figure_png=path("figure_png"),
@@ -52,7 +52,7 @@ rule figure:
         scripts=SCRIPTS,
         published=optional_input("published"),
     params:
-        spec=ask(PLAN.given, "figure"),
+        spec=ask(PLAN.spec_option, "figure"),
         code=ask(PLAN.code, "figure"),
     shell:
         "python {resources.scripts:q}/figure.py --spec {params.spec:q} --code {params.code}"
@@ -81,7 +81,7 @@ rule report:
         results=path("results"),
         figures=path("figures"),
     params:
-        spec=ask(PLAN.given, "report"),
+        spec=ask(PLAN.spec_option, "report"),
         code=ask(PLAN.code, "report"),
     shell:
         "python {resources.scripts:q}/report.py --spec {params.spec:q} --code {params.code}"

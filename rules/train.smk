@@ -30,7 +30,7 @@ rule tune:
         weights=optional_input("weights"),
         tuning=ask(path, "tuning"),
     params:
-        spec=ask(PLAN.given, "tune"),
+        spec=ask(PLAN.spec_option, "tune"),
         code=ask(PLAN.code, "tune"),
     shell:
         "python {resources.scripts:q}/tune.py --spec {params.spec:q} --code {params.code}"
@@ -77,7 +77,7 @@ rule train:
         # No output, because the folder stays if the run fails.
         checkpoints=ask(path, "checkpoints"),
     params:
-        spec=ask(PLAN.given, "train"),
+        spec=ask(PLAN.spec_option, "train"),
         code=ask(PLAN.code, "train"),
     shell:
         "python {resources.scripts:q}/train.py --spec {params.spec:q} --code {params.code}"

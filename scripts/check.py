@@ -78,7 +78,7 @@ def _check_run(spec: dict) -> None:
 
         own_trial.check(run, built, how["data"], how["raw"], how["executor"])
         TRIED.append(run.method)
-        loaded = own_files.loaded(provenance.ROOT).keys()
+        loaded = own_files.loaded_files(provenance.ROOT).keys()
         if extra := sorted(loaded - {*provenance.closure(*TRIED)}):
             raise ConfigError(
                 f"method {run.method} imports {', '.join(extra)} by a computed name, so that "

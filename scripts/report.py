@@ -23,7 +23,7 @@ def main() -> None:
 
     code = provenance.check_code(args.code, "scripts/report.py")
     spec = command.json_argument(args.spec, "papers", "scale", "folder")
-    shown = layout.shown(spec, args.results, args.figures)
+    shown = layout.report_inputs(spec, args.results, args.figures)
     read = seals.contents(*shown, *layout.templates(provenance.ROOT))
     check_pictures(spec, args.figures)
     content = gather(spec, args.results, args.figures)

@@ -43,7 +43,7 @@ def command(plan: Plan, stage: str, **wildcards: object) -> str:
     resources |= {name: getattr(files, name) for name in FOLDERS}
     return text.format(
         wildcards=SimpleNamespace(**wildcards),
-        params=SimpleNamespace(spec=_Word(plan.given(stage, **wildcards))),
+        params=SimpleNamespace(spec=_Word(plan.spec_option(stage, **wildcards))),
         input=files,
         output=files,
         resources=SimpleNamespace(**resources, **optional),
@@ -56,7 +56,7 @@ def _optional(plan: Plan, stage: str, wildcards: dict) -> dict[str, str]:
     if stage in ("tune", "train", "evaluate"):
         found |= {"weights": plan.weights(**wildcards), "choice": plan.choice(**wildcards)}
     elif stage in ("table", "figure"):
-        found["published"] = plan.published(stage, wildcards["paper"], wildcards[stage])
+        found["published"] = plan.published_files(stage, wildcards["paper"], wildcards[stage])
     return {name: option(name, *values) for name, values in found.items()}
 
 

@@ -255,4 +255,4 @@ def in_this_process(monkeypatch):
         return [answer(stage, json.loads(spec)) for stage, spec, *_ in wanted]
 
     monkeypatch.setattr(preflight, "_answers", answers)
-    monkeypatch.setattr(own_files, "loaded", lambda checkout: {})  # the tests' own
+    monkeypatch.setattr(own_files, "loaded_files", lambda checkout: {})  # the tests' own

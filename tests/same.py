@@ -124,12 +124,12 @@ def declared() -> Iterator[tuple[str, str]]:
     yield from published()
     for paper in papers.names():
         for scale in SCALES:
-            yield from declared_by(papers.declared(paper, scale))
+            yield from declared_by(papers.declare(paper, scale))
 
 
 def published() -> Iterator[tuple[str, str]]:
     """The numbers that each paper printed."""
-    for paper in filter(papers.num_printed, papers.names()):
+    for paper in filter(papers.count_printed, papers.names()):
         numbers = ROOT / f"fedlib/papers/{paper}/published.csv"
         yield f"{paper}: published", _digest(numbers.read_bytes())
 

@@ -25,7 +25,7 @@ from fedlib.run.simulate import Course, Simulation
 # CI tests everything; `make test` leaves out what is much like something else that it tests.
 EVERYTHING = os.environ.get("FEDLIB_TESTS") == "all"
 only_in_ci = pytest.mark.skipif(not EVERYTHING, reason="FEDLIB_TESTS=all makes it")
-REPRODUCED = [*filter(papers.num_printed, papers.names())]  # all but comparisons of our own
+REPRODUCED = [*filter(papers.count_printed, papers.names())]  # all but comparisons of our own
 EXECUTORS = {"loop": Loop, "batched": Batched}
 executors = pytest.mark.parametrize("executor", EXECUTORS)
 MIXTURES = ("centmoe", "fedjets", "fedmoe", "moe_fedavg", "uniform_mixture")  # methods with a gate

@@ -28,18 +28,18 @@ class Command(NamedTuple):
     variables: tuple[str, ...] = ()
 
 
-def _given(*names: str, **options: Any) -> tuple:
+def _arg(*names: str, **options: Any) -> tuple:
     """An argument for `ArgumentParser.add_argument`."""
     return names, options
 
 
-_STAGE = _given("stage", metavar="STAGE", help=f"one of {', '.join(STAGES)}")
-_JOB = _given("name", nargs="?", default="", metavar="NAME", help="pfedmm/digits/fedem/seed1234")
-_WHAT = _given("what", nargs="?", metavar="KIND", help="to see titles, too")
-_PAPER = _given("paper", help="its name")
-_OUT = _given("--out", type=Path, help="another folder to write to than the usual one")
-_REPLACE = _given("--replace", action="store_true", help="also where kept runs are lost")
-_SOURCE = _given("source", type=Path, help="docs/results/PAPER/SCALE: packs in it")
+_STAGE = _arg("stage", metavar="STAGE", help=f"one of {', '.join(STAGES)}")
+_JOB = _arg("name", nargs="?", default="", metavar="NAME", help="pfedmm/digits/fedem/seed1234")
+_WHAT = _arg("what", nargs="?", metavar="KIND", help="to see titles, too")
+_PAPER = _arg("paper", help="its name")
+_OUT = _arg("--out", type=Path, help="another folder to write to than the usual one")
+_REPLACE = _arg("--replace", action="store_true", help="also where kept runs are lost")
+_SOURCE = _arg("source", type=Path, help="docs/results/PAPER/SCALE: packs in it")
 COMMANDS = {
     "run": Command("make every table and figure; further options go to Snakemake"),
     "plan": Command("print what would run, why, and for how long"),
@@ -53,8 +53,8 @@ COMMANDS = {
     "figures-from": Command("draw kept results again, without any run", (_SOURCE, _OUT), ("FROM",)),
 }
 _CONFIGURATION = (
-    _given("--configfile", "--configfiles", nargs="+", type=Path, default=[], help="YAML or JSON"),
-    _given(
+    _arg("--configfile", "--configfiles", nargs="+", type=Path, default=[], help="YAML or JSON"),
+    _arg(
         *("--config", "-C"),
         nargs="+",
         default=[],

@@ -71,7 +71,7 @@ def choose(plan: Plan, fresh: Freshness) -> Plan:
     every = [cell for cell in every if not plan.is_kept(*cell.name.split("/"))]
     numbers: Counter[str] = Counter()
     for name, paper in plan.papers.items():
-        numbers.update(published(paper, plan.path("published", paper=name)))
+        numbers.update(count_numbers(paper, plan.path("published", paper=name)))
     budget = plan.config["budget"]
     if not (bought := cells.affordable(every, config.budget_seconds(budget), numbers)):
         costs = [cell.seconds for cell in every if cell.tables]
@@ -88,7 +88,7 @@ def choose(plan: Plan, fresh: Freshness) -> Plan:
     return freshness.make_plan({**plan.config, "runs": runs, "budget": None})
 
 
-def published(paper: Paper, file: str | Path) -> Mapping[str, int]:
+def count_numbers(paper: Paper, file: str | Path) -> Mapping[str, int]:
     """How many published numbers the tables show beside each run, by the run's name.
 
     Args:
@@ -103,22 +103,22 @@ def published(paper: Paper, file: str | Path) -> Mapping[str, int]:
     table = printed.read(file) if tables else None
     data = {data.name: data for data in paper.data}
     found = {}
-    for name, run in paper.named().items():
+    for name, run in paper.runs_by_name().items():
         dataset, rows = data[run.federation].dataset, set()
         for shown in (x for x in tables if x.shows(run.federation, run.label)):
-            labels = {run.label, *_declared(shown, "rows", "printed", label=run.label)}
-            for exhibit in _printed(shown, data[run.federation], run.label):
+            labels = {run.label, *_entries(shown, "rows", "printed", label=run.label)}
+            for exhibit in _published_exhibits(shown, data[run.federation], run.label):
                 rows |= printed.numbers(table, exhibit, dataset, labels)
         if rows:
             found[str(name)] = len(rows)
     return found
 
 
-def _printed(shown: Exhibit, data: Data, label: str) -> list[str]:
+def _published_exhibits(shown: Exhibit, data: Data, label: str) -> list[str]:
     """The names of the published exhibits that a table shows beside a run."""
-    others = [x.items() for x in _declared(shown, "rows", "elsewhere", label=label)]
+    others = [x.items() for x in _entries(shown, "rows", "elsewhere", label=label)]
     here = [data.name, *(name for each in others for name, of in each if of == data.name)]
-    columns = [x for f in here for x in _declared(shown, "columns", "published", federation=f)]
+    columns = [x for f in here for x in _entries(shown, "columns", "published", federation=f)]
     if name := shown.params.get("names", {}).get(data.name):
         columns = [f"{source['name']}-{name}" for source in shown.params["sources"]]
     if not columns:
@@ -127,7 +127,7 @@ def _printed(shown: Exhibit, data: Data, label: str) -> list[str]:
     return columns
 
 
-def _declared(shown: Exhibit, what: str, entry: str, **of: str) -> list[str]:
+def _entries(shown: Exhibit, what: str, entry: str, **of: str) -> list[str]:
     """An entry of those rows or columns of a table that are `of` a label or a federation."""
     every = [x for x in shown.params.get(what, ()) if isinstance(x, dict)]
     return [x[entry] for x in every if entry in x and all(x.get(k) == v for k, v in of.items())]

@@ -42,7 +42,7 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
     folder = out or Path("figures/from") / _name(source)
     with packs.joined(source) as pack:
         metrics, clients, exhibits = packs.read(pack)
-        checked = [(exhibit, _checked(exhibit)) for exhibit in exhibits]
+        checked = [(exhibit, _check_spec(exhibit)) for exhibit in exhibits]
         folder.mkdir(parents=True, exist_ok=True)
         for exhibit, spec in checked:
             printed = ROOT / PATHS["published"].format(paper=spec["paper"])
@@ -68,7 +68,7 @@ def _name(source: Path) -> Path:
     return Path(folder.name)
 
 
-def _checked(exhibit: packs.Packed) -> dict:
+def _check_spec(exhibit: packs.Packed) -> dict:
     """The specification of an exhibit; its names become file names, and a pack may be anyone's.
 
     Raises:

@@ -47,7 +47,7 @@ def _check_kept(folder: Path, plan: Plan) -> None:
     Also if it cannot be read, or has no pack but files that would be deleted.
     """
     if not (pack := folder / packs.FOLDER).exists():
-        if others := _replaced(folder):
+        if others := _old_files(folder):
             raise ConfigError(
                 f"{folder} has {others[0].name}, which was not kept from runs; give another --out, "
                 "or --replace (ARGS=--replace) to delete it"
@@ -87,7 +87,7 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     Raises:
       DataError: for a file that is missing, damaged or not up to date.
     """
-    shown, fresh = _shown(plan), freshness.check(plan)
+    shown, fresh = _exhibit_jobs(plan), freshness.check(plan)
     sources = [Path(plan.path(f"{of}_{x}", **job)) for of, job in shown for x in KEPT[of]]
     for one in freshness.list_open_jobs(plan, fresh, (*freshness.OF_RUNS, "metrics", *STAGES)):
         path = plan.path(freshness.RESULTS[one.stage][0][0], **one.job)
@@ -97,7 +97,7 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
         names = {job[stage] for of, job in shown if of == stage}
         chapter[f"{stage}s"] = [x for x in chapter[f"{stage}s"] if x["name"] in names]
     contents.check_pictures(spec, Path(plan.path("figures")))
-    for old in _replaced(folder):
+    for old in _old_files(folder):
         old.unlink()
     for source in sources:
         shutil.copyfile(source, folder / source.name)
@@ -111,19 +111,19 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     frames = [Path(plan.path(name, paper=paper)) for name in ("metrics", "clients")]
     exhibits = []
     for stage, job in shown:
-        has_published = bool(plan.published(stage, paper, job[stage]))
+        has_published = bool(plan.published_files(stage, paper, job[stage]))
         exhibits.append(packs.Packed(stage, json.loads(plan.spec(stage, **job)), has_published))
     return len(sources), packs.write(pack, *frames, exhibits)
 
 
-def _replaced(folder: Path) -> list[Path]:
+def _old_files(folder: Path) -> list[Path]:
     """The numbers and figures in a folder: those that its pack names, or all if it has none."""
     every = [old for kind in ("csv", "pdf", "png") for old in sorted(folder.glob(f"*.{kind}"))]
     named = packs.file_names(folder / packs.FOLDER / packs.EXHIBITS, KEPT)
     return [old for old in every if not named or old.name in named]
 
 
-def _shown(plan: Plan) -> list[tuple[str, dict]]:
+def _exhibit_jobs(plan: Plan) -> list[tuple[str, dict]]:
     """The jobs of the tables and figures that are worth keeping -> [(stage, wildcards)]"""
     return [
         (stage, job)

@@ -9,7 +9,7 @@ import ast
 from fedlib.cli import arguments
 from fedlib.workflow.config import check_choice
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import PACKAGE, ROOT, registered
+from fedlib.workflow.provenance import PACKAGE, ROOT, registry
 
 CODE = {
     "methods": "methods",
@@ -21,7 +21,7 @@ CODE = {
 
 def main(args: argparse.Namespace) -> None:
     """Print the names of all kinds, or the names and titles of one."""
-    kinds = listed(arguments.plan(args))
+    kinds = titles_by_kind(arguments.plan(args))
     if args.what:
         check_choice("WHAT", args.what, kinds)
         for name, title in kinds[args.what].items():
@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> None:
     print("\nmake list WHAT=methods adds titles, and WHAT=labels lists those of papers.")
 
 
-def listed(plan: Plan) -> dict[str, dict[str, str]]:
+def titles_by_kind(plan: Plan) -> dict[str, dict[str, str]]:
     """The titles of everything that can be named, by kind and name."""
     papers = plan.papers.items()
     return {
@@ -47,6 +47,6 @@ def listed(plan: Plan) -> dict[str, dict[str, str]]:
 def _of_code(package: str) -> dict[str, str]:
     """The first lines of the docstrings of a package's modules."""
     folder = ROOT.joinpath(PACKAGE, *package.split("."))
-    texts = {name: folder.joinpath(f"{name}.py").read_bytes() for name in registered(package)}
+    texts = {name: folder.joinpath(f"{name}.py").read_bytes() for name in registry(package)}
     docs = {name: ast.get_docstring(ast.parse(text)) or "" for name, text in texts.items()}
     return {name: doc.partition("\n")[0] for name, doc in docs.items()}

@@ -3,14 +3,14 @@
 import argparse
 
 from fedlib.cli import estimate
-from fedlib.cli.run import checked, tell
+from fedlib.cli.run import check_plan, tell
 from fedlib.forecast.estimates import Estimates
 from fedlib.workflow import cells, freshness, remarks
 
 
 def main(args: argparse.Namespace) -> None:
     """Make missing estimates, choose the runs of a budget, and print."""
-    plan = checked(args)  # before minutes of estimating
+    plan = check_plan(args)  # before minutes of estimating
     fresh = freshness.check(plan)
     estimate.estimate(plan, fresh)
     if plan.config["budget"]:

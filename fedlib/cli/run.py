@@ -24,12 +24,12 @@ def main(args: argparse.Namespace) -> None:
     """Check the configuration, lock the folder, and run Snakemake in it."""
     if any(word.startswith(("-n", "--dry")) for word in args.options):
         raise ConfigError("make plan says what would run; for Snakemake's own words: snakemake -n")
-    plan = checked(args)
+    plan = check_plan(args)
     tell(remarks.describe(plan))
     locks.hold_folder(command=args.said)
-    before = _made(plan)
+    before = _result_times(plan)
     _run(args, plan)
-    if plan.path("report_html") not in (made := _made(plan)):
+    if plan.path("report_html") not in (made := _result_times(plan)):
         return  # only a part was requested, such as by ARGS=partitions
     if made == before:
         print(f"Nothing to do: {plan.path('report_html')} is up to date.")
@@ -42,7 +42,7 @@ def _run(args: argparse.Namespace, plan: Plan) -> None:
     # If Python must not write compiled files, every job would compile the modules again.
     compileall.compile_dir(ROOT / "fedlib", quiet=2)
     here = not any(word.startswith(ELSEWHERE) for word in args.options)
-    if here and (device := gpu.settled(plan.config["device"])) != plan.config["device"]:
+    if here and (device := gpu.choose_device(plan.config["device"])) != plan.config["device"]:
         args.config = [*args.config, f"device={device}"]
         plan = arguments.plan(args)
     *first, last = steps(args, plan)
@@ -52,7 +52,7 @@ def _run(args: argparse.Namespace, plan: Plan) -> None:
     start(last)
 
 
-def checked(args: argparse.Namespace) -> Plan:
+def check_plan(args: argparse.Namespace) -> Plan:
     """The plan of a command that will run or estimate, after all possible checks."""
     gpu.slots(0)
     return preflight.check(arguments.plan(args))
@@ -64,7 +64,7 @@ def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
     The first Snakemake makes the shards, the second tunes, if tuned runs are trained already. If a
     file has the same content as before, the next Snakemake repeats nothing for it.
     """
-    given = configured(args, plan)
+    given = config_options(args, plan)
     # Only what is trained already would be repeated.
     tuned = [plan.path("history", **x._asdict()) for x in plan.trainings() if plan.choice(*x)]
     tunings = [["tunings"]] if any(Path(file).exists() for file in tuned) else []
@@ -76,7 +76,7 @@ def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
     return [[sys.executable, "-m", "fedlib", "estimate", *asked], *runs]
 
 
-def configured(args: argparse.Namespace, plan: Plan) -> list[str]:
+def config_options(args: argparse.Namespace, plan: Plan) -> list[str]:
     """The options of a configuration; a file with the chosen cells replaces a budget.
 
     So all processes of a run make the same cells, whatever has been finished since the choice.
@@ -134,7 +134,7 @@ def tell(lines) -> None:
         print(line, flush=True)
 
 
-def _made(plan: Plan) -> dict[str, int]:
+def _result_times(plan: Plan) -> dict[str, int]:
     """Times of the existing results of a workflow, in nanoseconds, by path."""
     paths = [path for path in map(Path, plan.targets()) if path.exists()]
     return {str(path): path.stat().st_mtime_ns for path in paths}

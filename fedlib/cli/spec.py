@@ -12,12 +12,12 @@ def main(args: argparse.Namespace) -> None:
     """Print it."""
     check_choice("STAGE", args.stage, STAGES)
     plan = arguments.plan(args)
-    jobs = named(plan, args.stage)
+    jobs = jobs_of(plan, args.stage)
     check_choice(args.stage, args.name, jobs)
     print(plan.spec(args.stage, **jobs[args.name]))
 
 
-def named(plan: Plan, stage: str) -> dict[str, dict]:
+def jobs_of(plan: Plan, stage: str) -> dict[str, dict]:
     """The wildcards of a stage's jobs by name, such as "pfedmm/digits/fedem/seed1234"."""
     jobs = [job for one, job in plan.jobs() if one == stage]
     return {"/".join(_part(*item) for item in job.items()): job for job in jobs}

@@ -45,7 +45,7 @@ def main(args: argparse.Namespace) -> None:
     """Take the runs, and print the result."""
     plan = arguments.plan(args)
     locks.hold_folder(command=args.said)
-    bring(plan, args.source, run.configured(args, plan))
+    bring(plan, args.source, run.config_options(args, plan))
 
 
 def bring(plan: Plan, source: Path, configured: list[str]) -> None:
@@ -105,7 +105,7 @@ def take(plan: Plan, result: PackedResult) -> str:
     theirs, ours = result.theirs, result.ours
     if not all(path.exists() for path in theirs.values()):
         return "unfinished there"
-    found = [(stage, _checked(plan, stage, result)) for stage in result.stages]
+    found = [(stage, _check_result(plan, stage, result)) for stage in result.stages]
     weights = [Path(plan.path("state", **result.job))] if "history" in ours else []
     if any(x.exists() and not seals.is_stand_in(x) for x in weights or ours.values()):
         return "here already"
@@ -126,7 +126,7 @@ def take(plan: Plan, result: PackedResult) -> str:
     return "taken"
 
 
-def _checked(plan: Plan, stage: str, result: PackedResult) -> seals.Made:
+def _check_result(plan: Plan, stage: str, result: PackedResult) -> seals.Made:
     """What the result of a stage was made of; see `take`."""
     for name in FILES[stage]:
         seals.verify(file := result.theirs[name])

@@ -87,7 +87,7 @@ def costs_of(plan: Plan, file: Path) -> pd.DataFrame:
     estimates = Estimates.read(plan.path("estimates"))
     rows = []
     for name, paper in plan.papers.items():
-        for run in sorted(estimate.published(paper, Path(plan.path("published", paper=name)))):
+        for run in sorted(estimate.count_numbers(paper, Path(plan.path("published", paper=name)))):
             if all(stages := [estimates.costs.get((run, stage)) for stage in TIMED]):
                 hours = round(sum(cost.seconds for cost in stages) / 3600, 2)
                 gb = round(max(cost.mb for cost in stages) / 1000, 1)

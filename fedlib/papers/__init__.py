@@ -26,7 +26,7 @@ def names() -> tuple[str, ...]:
     """
     modules = (module.name for module in pkgutil.iter_modules(__path__))
     found = sorted(name for name in modules if not name.startswith("_"))
-    return tuple(sorted(found, key=lambda name: not _printed(name).is_file()))
+    return tuple(sorted(found, key=lambda name: not _numbers_file(name).is_file()))
 
 
 def load(name: str) -> ModuleType:
@@ -54,15 +54,15 @@ def bibtex(name: str) -> str:
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
-def num_printed(name: str) -> int:
+def count_printed(name: str) -> int:
     """Number of percentages, mostly accuracies, in `published.csv`; 0 without the file."""
-    if not (file := _printed(name)).is_file():
+    if not (file := _numbers_file(name)).is_file():
         return 0
     with file.open(encoding="utf-8") as lines:
         return sum(row["unit"] == "percent" for row in csv.DictReader(lines))
 
 
-def declared(name: str, scale: str) -> Paper:
+def declare(name: str, scale: str) -> Paper:
     """The paper `name` at a scale; raises as `load`, and for a declaration that fails."""
     module = load(name)
     try:
@@ -73,7 +73,7 @@ def declared(name: str, scale: str) -> Paper:
         raise of_file(error, *_file(name)) from error
 
 
-def _printed(name: str) -> Traversable:
+def _numbers_file(name: str) -> Traversable:
     """The file of a paper's published numbers, which may not exist."""
     return resources.files(__name__) / name / "published.csv"
 

@@ -103,7 +103,7 @@ def criteria(
 def _criterion(row: dict[str, str], case: Case, number: Number) -> dict | None:
     """The criterion of a row in a case; None if too few of its terms are left to be compared."""
     texts = {name: text.format(**case.fields) for name, text in row.items()}
-    kind, written, arguments = parsed(texts["rule"])
+    kind, written, arguments = parse_rule(texts["rule"])
 
     def cells(term: str) -> list[dict | None]:
         return [_cell(text, texts["number"], case.federation, number) for text in term.split(" - ")]
@@ -129,7 +129,7 @@ def _criterion(row: dict[str, str], case: Case, number: Number) -> dict | None:
     }
 
 
-def parsed(rule: str) -> tuple[str, list[str], dict[str, float | bool]]:
+def parse_rule(rule: str) -> tuple[str, list[str], dict[str, float | bool]]:
     """Kind, terms and arguments of a rule.
 
     Raises:

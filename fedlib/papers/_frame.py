@@ -66,7 +66,7 @@ class Setting(ABC):
     def run(self, label: str) -> Run:
         """The run of a label."""
 
-    def made(self, label: str, variant: Variant, params: dict, **fields: Any) -> Run:
+    def make_run(self, label: str, variant: Variant, params: dict, **fields: Any) -> Run:
         """The run of a variant, with hyper-parameters of its method here and fields of `Run`."""
         return Run(
             federation=self.data.name,
@@ -79,7 +79,7 @@ class Setting(ABC):
         )
 
 
-def trained(data: Data) -> int:
+def num_training_clients(data: Data) -> int:
     """Number of clients of a partition that train, which are all but the unseen ones."""
     num = data.partition["num_clients"]
     return num - int(data.partition.get("unseen_fraction", 0.0) * num + 1e-9)
@@ -107,11 +107,11 @@ def on(
       where: is true of them.
     """
 
-    def chosen(setting: Any) -> bool:
+    def is_wanted(setting: Any) -> bool:
         has_role = not roles or {*roles} & {*setting.roles}
         return bool(has_role and {*runs} <= {*setting.labels} and where(setting))
 
-    return lambda settings: list(filter(chosen, settings))
+    return lambda settings: list(filter(is_wanted, settings))
 
 
 def each(value: Callable[[Any], Any]) -> Callable[[Settings], dict[str, Any]]:
@@ -139,11 +139,11 @@ def at_scale(
 ) -> dict[str, Exhibit]:
     """The tables or figures of a scale, without empty ones."""
     cells = [(run.federation, run.label) for run in runs]
-    made = {name: _made(exhibit, settings, cells) for name, exhibit in exhibits.items()}
+    made = {name: _resolve(exhibit, settings, cells) for name, exhibit in exhibits.items()}
     return {name: exhibit for name, exhibit in made.items() if exhibit.labels}
 
 
-def _made(exhibit: Exhibit, settings: Settings, cells: list[tuple[str, str]]) -> Exhibit:
+def _resolve(exhibit: Exhibit, settings: Settings, cells: list[tuple[str, str]]) -> Exhibit:
     """An exhibit with its functions replaced by their values for the settings."""
     if not (shown := exhibit.federations(settings)):
         return dataclasses.replace(exhibit, labels=(), federations=())

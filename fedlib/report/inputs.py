@@ -18,7 +18,7 @@ from fedlib.errors import DataError
 from fedlib.report import exhibits, frames, printed
 from fedlib.report.metrics.tidy import TRAFFIC
 from fedlib.spec import Data, Run
-from fedlib.spec.exhibits import ExhibitSpec, declared
+from fedlib.spec.exhibits import ExhibitSpec, from_kind
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Inputs:
           ConfigError: for an unknown kind or wrong fields.
         """
         about = self.exhibit
-        return declared(self.stage, about.kind, about.params, about.title, about.caption, (), ())
+        return from_kind(self.stage, about.kind, about.params, about.title, about.caption, (), ())
 
     @property
     def module(self) -> Any:

@@ -8,7 +8,7 @@ a field that is only shown (a title, a note) must stay out of it.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# The modules of kinds are registered, by which `declared` finds each kind; names are for others.
+# The modules of kinds are registered, by which `from_kind` finds each kind; names are for others.
 from fedlib.spec import contrasts, criteria, experts, figures, luck, server, tables, worlds
 from fedlib.spec.exhibits import PRIMARY, Exhibit, ExhibitSpec, View
 from fedlib.spec.trainings import Data, Run, RunName
@@ -43,7 +43,7 @@ class Paper:
         for *_, exhibit in self.exhibits():
             exhibit.check()
 
-    def named(self) -> dict[RunName, Run]:
+    def runs_by_name(self) -> dict[RunName, Run]:
         """The runs by name."""
         return {RunName(self.name, run.federation, run.label): run for run in self.runs}
 
@@ -61,7 +61,7 @@ class Paper:
         about = self.exhibits_of(federation, label)
         return {view for exhibit in about for view in exhibit.views(federation, label)} - {PRIMARY}
 
-    def tested(self, federation: str, label: str) -> list[str]:
+    def required_groups(self, federation: str, label: str) -> list[str]:
         """["server"] if a run's method must be able to predict the server's test examples, else [].
 
         It must if a table or figure with the run shows them: there a method that cannot predict

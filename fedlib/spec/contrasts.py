@@ -54,7 +54,7 @@ class Contrasted(Chosen, base=True):
     of: Sequence[str]
     against: Sequence[str]
 
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
+    def keep_comparable(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of federations that have the first of `against` and another run."""
         [label] = [row["labels"][0] for row in self.rows if row["title"] == self.against[0]]
         return against(label, (), pairs)

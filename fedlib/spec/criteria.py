@@ -84,15 +84,15 @@ class Criteria(Table):
     def check(self) -> None:
         """Check every criterion."""
         super().check()
-        self.parsed()
+        self.parse()
 
-    def parsed(self) -> list[Criterion]:
+    def parse(self) -> list[Criterion]:
         """The criteria.
 
         Raises:
           ConfigError: for one with missing or unknown fields, or of an unknown kind or unit.
         """
-        return [_parsed(criterion) for criterion in self.criteria]
+        return [_parse(criterion) for criterion in self.criteria]
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The views of the terms that are about this run."""
@@ -109,26 +109,26 @@ def cells_of(criteria: Iterable[Mapping]) -> Iterator[Mapping]:
     """Every cell of the terms of criteria, each the fields of a `Number`."""
     for criterion in criteria:
         for term in criterion["terms"]:
-            yield from _listed(term)
+            yield from _as_list(term)
 
 
-def _parsed(declared: Mapping) -> Criterion:
+def _parse(declared: Mapping) -> Criterion:
     name = f"criterion {declared.get('title', declared)!r}"
     found = as_form(Criterion, declared, name)
     one_of(KINDS, found.kind, f"{name}: kind")
     one_of(UNITS, found.unit, f"{name}: unit")
     terms = [_cells(term, name) for term in found.terms]
-    return found._replace(terms=terms, published=_published(found.published, name))
+    return found._replace(terms=terms, published=_as_published(found.published, name))
 
 
 def _cells(term: Mapping | Sequence[Mapping], name: str) -> list[Number]:
-    cells = [as_form(Number, one, f"{name}: a cell") for one in _listed(term)]
-    return [cell._replace(published=_published(cell.published, name)) for cell in cells]
+    cells = [as_form(Number, one, f"{name}: a cell") for one in _as_list(term)]
+    return [cell._replace(published=_as_published(cell.published, name)) for cell in cells]
 
 
-def _published(where: Mapping | None, name: str) -> Published | None:
+def _as_published(where: Mapping | None, name: str) -> Published | None:
     return where and as_form(Published, where, f"{name}: published")
 
 
-def _listed(term: Mapping | Sequence[Mapping]) -> Sequence[Mapping]:
+def _as_list(term: Mapping | Sequence[Mapping]) -> Sequence[Mapping]:
     return [term] if isinstance(term, Mapping) else term

@@ -94,12 +94,12 @@ class Exhibit:
         for name, known in self.choices.items():
             one_of(known, getattr(self, name), f"{self.stage} {self.title!r}: {name}")
         for name in self.forms:
-            formed = self.formed(name)
+            formed = self.entries(name)
             if len({*map(str, formed)}) < len(formed):
                 said = f"{name} must be different ones, got {getattr(self, name)}"
                 raise ConfigError(f"{self.stage} {self.title!r}: {said}")
 
-    def formed(self, name: str) -> list[Any]:
+    def entries(self, name: str) -> list[Any]:
         """The mappings of the field `name`, each as the named tuple of its form.
 
         Raises:
@@ -126,7 +126,7 @@ class Exhibit:
         own = ((one, getattr(self, one.name)) for one in dataclasses.fields(self)[COMMON:])
         return {one.name: value for one, value in own if value != one.default}
 
-    def named(self) -> Iterable[str]:
+    def own_labels(self) -> Iterable[str]:
         """The labels in the kind's own fields, all of runs that it shows."""
         return ()
 
@@ -140,7 +140,7 @@ class Exhibit:
 
     def metrics(self) -> Iterable[str]:
         """Metrics that it shows, itself or in one of its forms."""
-        formed = (one for name in self.forms for one in self.formed(name))
+        formed = (one for name in self.forms for one in self.entries(name))
         return [one.metric for one in (self, *formed) if hasattr(one, "metric")]
 
     @property
@@ -148,11 +148,11 @@ class Exhibit:
         """Metrics of single predictions that it shows."""
         return {*OF_PREDICTIONS} & {*self.metrics()}
 
-    def narrowed(self, runs: Sequence[Run]) -> Self | None:
+    def narrow(self, runs: Sequence[Run]) -> Self | None:
         """The exhibit with those of `runs` that it shows; None if nothing is left to show."""
         there = {(run.federation, run.label) for run in runs}
         shown = [(f, label) for f in self.federations for label in self.labels]
-        if not (shown := self.compared([pair for pair in shown if pair in there])):
+        if not (shown := self.keep_comparable([pair for pair in shown if pair in there])):
             return None
         federations, labels = ({pair[i] for pair in shown} for i in (0, 1))
         left = [run for run in runs if (run.federation, run.label) in shown]
@@ -160,14 +160,14 @@ class Exhibit:
             self,
             labels=tuple(label for label in self.labels if label in labels),
             federations=tuple(f for f in self.federations if f in federations),
-            **self.left({*self.federations} - federations, left),
+            **self.changes({*self.federations} - federations, left),
         )
 
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
+    def keep_comparable(self, pairs: list[Pair]) -> list[Pair]:
         """Those of `pairs` that can still be compared."""
         return pairs
 
-    def left(self, gone: Collection[str], runs: Sequence[Run]) -> dict[str, Any]:
+    def changes(self, gone: Collection[str], runs: Sequence[Run]) -> dict[str, Any]:
         """The fields that change when only `runs` are shown, without the federations `gone`."""
         return {name: without(gone, getattr(self, name)) for name in self.by_federation}
 
@@ -229,7 +229,7 @@ class ExhibitSpec:
 COMMON = len(dataclasses.fields(Exhibit))  # fields that all kinds have
 
 
-def declared(stage: str, kind: str, params: Mapping, title: str, *common: Any) -> Exhibit:
+def from_kind(stage: str, kind: str, params: Mapping, title: str, *common: Any) -> Exhibit:
     """A table or figure (`stage`) by the name of its kind.
 
     Args:

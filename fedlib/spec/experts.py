@@ -68,12 +68,12 @@ class TablesOverTime(Figure):
     rows: str = "Label"
     values: str = "q(expert | label)"
 
-    def narrowed(self, runs: Sequence[Run]) -> Self | None:
+    def narrow(self, runs: Sequence[Run]) -> Self | None:
         """Without runs that end before the first round after which they record a table."""
         long = [run for run in runs if min(run.params.get("table_rounds") or [0]) <= run.rounds]
-        return super().narrowed(long)
+        return super().narrow(long)
 
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
+    def changes(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
         """The rounds that these runs reach."""
         if self.rounds is None:
             return {}

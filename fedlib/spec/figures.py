@@ -113,11 +113,11 @@ class ClientDifferences(Figure):
 
     of: str
 
-    def named(self) -> Iterator[str]:
+    def own_labels(self) -> Iterator[str]:
         """The label `of`."""
         yield self.of
 
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
+    def keep_comparable(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of federations that have the run `of` and another."""
         return against(self.of, (), pairs)
 
@@ -173,12 +173,12 @@ class GainBars(Figure):
     def check(self) -> None:
         """See `Exhibit.check`."""
         super().check()
-        for bar in self.formed("bars"):
+        for bar in self.entries("bars"):
             one_of(exhibits.OF_SERVER, bar.metric, "metric of a bar")
         if len(self.names) != 2:
             raise ConfigError(f"names are of what is below and above, got {self.names!r}")
 
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
+    def keep_comparable(self, pairs: list[Pair]) -> list[Pair]:
         """All, if both federations of some pair are left."""
         there = {federation for federation, _ in pairs}
         return pairs if any({*pair.values()} <= there for pair in self.pairs) else []
@@ -249,7 +249,7 @@ class Sweep(Figure):
 
     choices: ClassVar = {"of": exhibits.OWNERS, "metric": exhibits.OF_CLIENTS}
 
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
+    def keep_comparable(self, pairs: list[Pair]) -> list[Pair]:
         """All, if there are several values of the parameter."""
         varied = {pair[0 if self.of == "federation" else 1] for pair in pairs}
         return pairs if len(varied) > 1 else []

@@ -21,7 +21,7 @@ class OfTunings(Chosen, base=True):
 
     room_for_others: ClassVar = False
 
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
+    def keep_comparable(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of a whole grid: of the methods with both runs on the federations with most."""
         title = {label: row["title"] for row in self.rows for label in row["labels"]}
         methods: dict[str, set[str]] = {federation: set() for federation, _ in pairs}
@@ -57,9 +57,9 @@ class Survival(OfTunings, Table):
     against: str
     registered: str
 
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
+    def keep_comparable(self, pairs: list[Pair]) -> list[Pair]:
         """Those of the grid, if it has the method `against` and another one."""
-        found = OfTunings.compared(self, pairs)
+        found = OfTunings.keep_comparable(self, pairs)
         labels = {label for _, label in found}
         titles = {row["title"] for row in self.rows if labels.intersection(row["labels"])}
         return found if {self.against} < titles else []

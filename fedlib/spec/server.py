@@ -70,7 +70,7 @@ class GlobalAccuracy(Table):
     def check(self) -> None:
         """See `Exhibit.check`."""
         super().check()
-        for column in self.formed("columns"):
+        for column in self.entries("columns"):
             one_of(OF_SERVER, column.metric, f"metric of the column {column.title!r}")
 
     def views(self, federation: str, label: str) -> Iterator[View]:
@@ -81,7 +81,7 @@ class GlobalAccuracy(Table):
                 yield View("server", row["protocol"])
                 yield View("server", f"last_{row['protocol']}")
 
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
+    def keep_comparable(self, pairs: list[Pair]) -> list[Pair]:
         """All, if some column still has its federation, or both federations of a difference."""
         there = {federation for federation, _ in pairs}
         columns = [{c["federation"], c.get("minus") or c["federation"]} for c in self.columns]

@@ -105,13 +105,13 @@ class Gains(ClientGrid):
 
     forms: ClassVar = {"groups": GainGroup}
 
-    def named(self) -> Iterator[str]:
+    def own_labels(self) -> Iterator[str]:
         """The label `of`, and those of the groups."""
         yield self.of
-        for group in self.formed("groups"):
+        for group in self.entries("groups"):
             yield from group.labels
 
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
+    def keep_comparable(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of federations that have the run `of` and one of each group."""
         return against(self.of, [group["labels"] for group in self.groups], pairs)
 
@@ -165,15 +165,15 @@ class Spreads(ClientGrid):
     needs_others: ClassVar = True
     forms: ClassVar = {"pairs": SpreadPair}
 
-    def compared(self, pairs: list[Pair]) -> list[Pair]:
+    def keep_comparable(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of federations that have both runs of one of its pairs of spreads."""
-        both = [{way.split("/")[0] for way in pair[1:3]} for pair in self.formed("pairs")]
+        both = [{way.split("/")[0] for way in pair[1:3]} for pair in self.entries("pairs")]
         there = {name: {label for f, label in pairs if f == name} for name, _ in pairs}
         return [pair for pair in pairs if any(runs <= there[pair[0]] for runs in both)]
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The protocols of the pairs."""
-        every = (one.split("/") for pair in self.formed("pairs") for one in pair[1:3])
+        every = (one.split("/") for pair in self.entries("pairs") for one in pair[1:3])
         return (View(protocol=protocol) for run, protocol in every if run == label)
 
 
@@ -208,7 +208,7 @@ class Views(ClientGrid):
     def check(self) -> None:
         """See `Exhibit.check`."""
         super().check()
-        shown = self.formed("columns")
+        shown = self.entries("columns")
         for column in shown:
             where = f"of the column {column.title!r}"
             one_of(GROUPS, column.group, f"group {where}")

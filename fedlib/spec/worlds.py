@@ -22,12 +22,12 @@ class OfMethods(Exhibit, base=True):
 
     rows: Sequence[Mapping]
 
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
+    def changes(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
         """The rows and values by federation that are left; "Title: ..." in a caption is a row's."""
         rows = rows_left(self.rows, runs)
         lost = {row["title"] for row in self.rows} - {row["title"] for row in rows}
         kept = (x for x in re.split(r"(?<=\.) ", self.caption) if x.partition(":")[0] not in lost)
-        return super().left(gone, runs) | {"rows": rows, "caption": " ".join(kept)}
+        return super().changes(gone, runs) | {"rows": rows, "caption": " ".join(kept)}
 
     def beside(self, label: str, method: str, title: str, like: str) -> Self:
         """The exhibit with a row for one more method, which joins the compared ones in `of`."""

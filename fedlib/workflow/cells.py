@@ -43,7 +43,7 @@ def cells(plan: Plan, todo: Iterable[OpenJob], estimates: Estimates) -> list[Run
     every = [
         _cell(paper, str(name), run, left.get(str(name), []), estimates)
         for paper in plan.papers.values()
-        for name, run in paper.named().items()
+        for name, run in paper.runs_by_name().items()
     ]
     return sorted(every, key=lambda cell: (cell.seconds, cell.name))
 

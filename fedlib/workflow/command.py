@@ -217,10 +217,10 @@ class Stop(AbstractContextManager["Stop"]):
     def __init__(self):
         """Listen from now on."""
         self.signal = 0
-        signal.signal(signal.SIGTERM, self._arrived)
+        signal.signal(signal.SIGTERM, self._note_signal)
         for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C is ignored in the background
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._arrived)
+                signal.signal(number, self._note_signal)
 
     def __call__(self) -> bool:
         """Whether a signal has arrived."""
@@ -232,7 +232,7 @@ class Stop(AbstractContextManager["Stop"]):
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is saved
             raise SystemExit(128 + self.signal) from None
 
-    def _arrived(self, number: int, _) -> None:
+    def _note_signal(self, number: int, _) -> None:
         self.signal = number
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -60,16 +60,16 @@ def read(paths: Iterable[str | Path], values: Iterable[str] = ()) -> dict:
                 f"a configuration value is given as key=value, without blanks, got {quote(text)}"
             )
         config[key] = value
-    return normalised(config)
+    return normalise(config)
 
 
-def normalised(config: Mapping) -> dict:
+def normalise(config: Mapping) -> dict:
     """`config` with strings of the command line converted as YAML would.
 
     A list may be one value or several words: papers=pfedmm, seeds="0 1", seeds=[0,1]. The text null
     and the empty text are None. `check` finds other values of wrong types.
     """
-    return {key: _normalised(key, value) for key, value in config.items()}
+    return {key: _normalise(key, value) for key, value in config.items()}
 
 
 def check(config: Mapping) -> None:
@@ -134,7 +134,7 @@ def check_unique(key: str, values: Iterable) -> None:
             raise ConfigError(f"{key}: {quote(value)} is given {times} times")
 
 
-def _normalised(key: str, value: object) -> object:
+def _normalise(key: str, value: object) -> object:
     if isinstance(value, str) and value.strip() in ("", "null", "None", "~"):
         value = None
     if key in LISTS:

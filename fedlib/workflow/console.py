@@ -156,19 +156,19 @@ class Console(logging.Handler):
     def _so_far(self) -> str:
         done = f"{self.total - sum(self.left.values())} of {self.total} jobs"
         failed = f", {self.failed} failed" * bool(self.failed)
-        return f"{done}{failed}, {_clock(self._elapsed())}"
+        return f"{done}{failed}, {_clock(self._runtime())}"
 
     def _seconds_left(self) -> float | None:
         """Time left, estimated from the jobs that have ended; None if few have, or one kind."""
         done = [seconds for rule in self.took.values() for seconds in rule]
         alike = len(self.took) == 1 < len(self.left)  # a training says nothing of tables
-        if alike or len(done) < ENOUGH * self.total or not self._elapsed():
+        if alike or len(done) < ENOUGH * self.total or not self._runtime():
             return None
         mean = {rule: sum(seconds) / len(seconds) for rule, seconds in self.took.items()}
         others = min(mean.values())  # of tables and figures, the last and quickest
         work = sum(number * mean.get(rule, others) for rule, number in self.left.items())
         begun = sum(time.monotonic() - job.began for job in self.running.values())
-        at_a_time = max(1.0, (sum(done) + begun) / self._elapsed())
+        at_a_time = max(1.0, (sum(done) + begun) / self._runtime())
         return max(0.0, work - begun) / at_a_time
 
     def _show(self, job: Started) -> None:
@@ -204,7 +204,7 @@ class Console(logging.Handler):
             self.stream.write(text)
             self.stream.flush()
 
-    def _elapsed(self) -> float:
+    def _runtime(self) -> float:
         return time.monotonic() - self.began
 
 

@@ -14,7 +14,7 @@ from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import own_methods
 from fedlib.workflow.config import check_choice, check_choices, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
-from fedlib.workflow.provenance import registered
+from fedlib.workflow.provenance import registry
 
 
 class Training(NamedTuple):
@@ -28,9 +28,8 @@ class Training(NamedTuple):
 
 def trainings_of(paper: Paper) -> list[Training]:
     """Every training run of a paper."""
-    return [
-        Training(*name, seed) for name, run in paper.named().items() for seed in paper.seeds_of(run)
-    ]
+    runs = paper.runs_by_name().items()
+    return [Training(*name, seed) for name, run in runs for seed in paper.seeds_of(run)]
 
 
 def check_paper(paper: Paper, name: str, scale: str) -> None:
@@ -40,14 +39,14 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
         got = f"{paper.name!r} at {paper.scale!r}" if isinstance(paper, Paper) else quote(paper)
         raise ConfigError(f"{where}: declare({scale!r}) returned the paper {got}")
     check_types(f"{where}.", paper)
-    datasets, kinds = registered("data.sources"), registered("data.partitions")
+    datasets, kinds = registry("data.sources"), registry("data.partitions")
     for data in paper.data:
         at = f"{where}.data[{data.name}]"
         check_types(f"{at}.", data)
         _check_json(at, data)
         check_choice(f"{at}.dataset", data.dataset, datasets)
         check_choice(f"{at}.partition.kind", data.partition.get("kind"), kinds)
-    known = {name: registered(name) for name in ("methods", "models")}
+    known = {name: registry(name) for name in ("methods", "models")}
     known["weights"] = downloads.weights()
     for run in paper.runs:
         at = f"{where}.runs[{run.federation}/{run.label}]"
@@ -132,7 +131,7 @@ def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
 
 
 def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> None:
-    check_choice(f"{where}.kind", exhibit.drawn_by, registered(f"report.{stage}s"))
+    check_choice(f"{where}.kind", exhibit.drawn_by, registry(f"report.{stage}s"))
     check_unique(f"{where}.labels", exhibit.labels)
     check_unique(f"{where}.federations", exhibit.federations)
     federations = [run.federation for run in paper.runs if run.label in exhibit.labels]
@@ -142,7 +141,7 @@ def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> No
     for name in exhibit.by_federation:
         given = getattr(exhibit, name) or ()
         check_choices(f"{where}.{name}", given, exhibit.federations, "it shows")
-    check_choices(f"{where}.labels", exhibit.named(), exhibit.labels, "it shows")
+    check_choices(f"{where}.labels", exhibit.own_labels(), exhibit.labels, "it shows")
 
 
 def common_seeds(paper: Paper, runs: Iterable[Run]) -> list[int]:

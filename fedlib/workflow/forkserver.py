@@ -69,7 +69,7 @@ class Server:
         self.ready = False
         self.interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.selector = selectors.DefaultSelector()
-        self._on(listener, self._arrived)
+        self._on(listener, self._answer_client)
         self._on(0, sys.exit)  # the workflow has ended
 
     def serve(self) -> ForkRequest:
@@ -79,7 +79,7 @@ class Server:
                 if (job := key.data()) is not None:
                     return job
 
-    def _arrived(self) -> ForkRequest | None:
+    def _answer_client(self) -> ForkRequest | None:
         """Answer a new client -> its request in the fork, None in this process."""
         connection, _ = self.listener.accept()
         request = None
@@ -94,8 +94,8 @@ class Server:
             if not pid:
                 return self._become(parent, request)
             ended = os.pidfd_open(pid)
-            self._on(ended, lambda: self._ended(pid, ended, connection))
-            self._on(connection, lambda: self._told(pid, connection))
+            self._on(ended, lambda: self._send_status(pid, ended, connection))
+            self._on(connection, lambda: self._pass_signal(pid, connection))
         for file in request.files if request else ():
             os.close(file)
         return None
@@ -133,7 +133,7 @@ class Server:
         os.chdir(request.folder)
         return request
 
-    def _told(self, pid: int, connection: socket.socket) -> None:
+    def _pass_signal(self, pid: int, connection: socket.socket) -> None:
         """Send a client's signal to its job, or end the job if the client has ended."""
         with contextlib.suppress(OSError):
             sent = connection.recv(64)
@@ -144,7 +144,7 @@ class Server:
         with contextlib.suppress(ValueError):  # the job's end, of the same moment, closed it
             self.selector.unregister(connection)
 
-    def _ended(self, pid: int, ended: int, connection: socket.socket) -> None:
+    def _send_status(self, pid: int, ended: int, connection: socket.socket) -> None:
         """Send a job's exit status to its client."""
         _, status = os.waitpid(pid, 0)
         self.selector.unregister(ended)

@@ -76,7 +76,7 @@ def list_others(plan: Plan) -> list[Training]:
     """The trainings of a plan's papers that are evaluated in its folder and not of the plan."""
     found = set()
     for paper in plan.papers:
-        declared = plan.whole[paper].named()
+        declared = plan.whole[paper].runs_by_name()
         for file in glob(plan.path("evaluation", paper=paper, federation="*", label="*", seed="*")):
             *name, seed = Path(file).parts[-5:-1]
             if RunName(*name) in declared and seed[4:].isdecimal():
@@ -173,11 +173,11 @@ def list_inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "metrics":
             return [*plan.files("history", "evaluation", **job), *plan.files("trials", **job)]
         case "table" | "figure":
-            printed = plan.published(stage, job["paper"], job[stage])
+            printed = plan.published_files(stage, job["paper"], job[stage])
             frames = [plan.path(name, paper=job["paper"]) for name in ("metrics", "clients")]
             return [*frames, *(str(ROOT / file) for file in printed)]
     folders = plan.path("results"), plan.path("figures")
-    shown = layout.shown(json.loads(plan.spec("report")), *folders)
+    shown = layout.report_inputs(json.loads(plan.spec("report")), *folders)
     return [*shown, *map(str, layout.templates(ROOT))]
 
 

@@ -66,7 +66,7 @@ def device(wanted: str = "auto", gpus: int | None = None, wait: bool = True) -> 
         yield "cuda" if _is_usable(wanted, devices, works) else "cpu"
 
 
-def settled(wanted: str) -> str:
+def choose_device(wanted: str) -> str:
     """The device for all jobs: "cpu", with a line, where PyTorch cannot use what GPUs there are.
 
     Otherwise every job would take its turn at a GPU, and compute on the CPU. Another process asks

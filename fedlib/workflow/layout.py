@@ -79,7 +79,7 @@ WILDCARDS = {
 }
 
 
-def shown(spec: dict, results: str | Path, figures: str | Path) -> list[str]:
+def report_inputs(spec: dict, results: str | Path, figures: str | Path) -> list[str]:
     """Files that a report reads: of tables and figures, and existing histories of runs.
 
     Args:

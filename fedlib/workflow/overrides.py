@@ -45,7 +45,7 @@ def parse(text: str) -> Override:
     if not separator or not value or "." not in target.strip("."):
         raise ConfigError(f"set: expected NAME.KEY=VALUE, such as {EXAMPLE}, got {text!r}")
     try:
-        return Override(text, target, json.loads(value, parse_constant=_refused))
+        return Override(text, target, json.loads(value, parse_constant=_refuse))
     except ValueError:
         return Override(text, target, value)
 
@@ -64,7 +64,7 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def applied(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]:
+def apply(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]:
     """The papers with other values; ConfigError for unknown names and keys."""
     changed = dict(papers)
     found = [(*_name_and_keys(one, changed.values()), one) for one in map(parse, given)]
@@ -109,11 +109,11 @@ def _names(papers: Iterable[Paper]) -> dict[str, None]:
 def _in_paper(paper: Paper, name: str, keys: list[str], override: Override) -> Paper:
     """The paper with another value in its federation or runs of that name."""
 
-    def changed(one: Data | Run, fields: tuple[str, ...], *names: str) -> Data | Run:
+    def change(one: Data | Run, fields: tuple[str, ...], *names: str) -> Data | Run:
         return _with(one, fields, keys, override) if name in names else one
 
-    data = tuple(changed(x, DATA, x.name) for x in paper.data)
-    runs = tuple(changed(x, RUN, x.label, f"{x.federation}/{x.label}") for x in paper.runs)
+    data = tuple(change(x, DATA, x.name) for x in paper.data)
+    runs = tuple(change(x, RUN, x.label, f"{x.federation}/{x.label}") for x in paper.runs)
     return dataclasses.replace(paper, data=data, runs=runs)
 
 
@@ -152,5 +152,5 @@ def _error(override: Override, what: str, word: str, known: Iterable[str]) -> Co
     return ConfigError(f"set: {override.text!r}: {what}; {nearest(word, known)}")
 
 
-def _refused(constant: str) -> None:
+def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no number in JSON")

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 
-def imported(name: str, file: Path, checkout: Path) -> list[Path]:
+def imported_files(name: str, file: Path, checkout: Path) -> list[Path]:
     """The user's files that importing `name` in `file` runs: its packages and itself.
 
     Args:
@@ -31,7 +31,7 @@ def imported(name: str, file: Path, checkout: Path) -> list[Path]:
     return [path for path in _walk(folders, parts) if not is_installed(path)]
 
 
-def loaded(checkout: Path) -> dict[str, Path]:
+def loaded_files(checkout: Path) -> dict[str, Path]:
     """The user's files that this process has imported, by their names in closures."""
     files = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
     # Some modules give a name that is no file, such as torch.ops.
@@ -52,11 +52,11 @@ def name(path: Path, checkout: Path) -> str:
 
 def is_installed(path: Path) -> bool:
     """Whether a file belongs to Python or to an installed package."""
-    return any(path.is_relative_to(folder) for folder in _installed())
+    return any(path.is_relative_to(folder) for folder in _library_folders())
 
 
 @cache
-def _installed() -> frozenset[Path]:
+def _library_folders() -> frozenset[Path]:
     kinds = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = {*(sysconfig.get_path(kind) for kind in kinds), *site.getsitepackages()}
     folders.add(site.getusersitepackages())

@@ -73,7 +73,7 @@ def title_of(path: str) -> str:
         raise ConfigError(f"methods: {error}") from None
 
 
-def added(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]:
+def add_runs(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]:
     """The papers with the runs of these methods.
 
     Raises:
@@ -107,15 +107,15 @@ def remarks(
       gone: runs that are left out, and why.
     """
     for own in map(parse, given):
-        names = [name for paper in papers.values() for name in paper.named()]
+        names = [name for paper in papers.values() for name in paper.runs_by_name()]
         if where := [f"{x.paper}/{x.federation}" for x in names if x.label == own.label]:
             yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
         elif own.label not in {name.label for name in gone}:
             yield f"{own.title} of {own.path} has no run among those that are selected"
-        yield from left_out(own, {name: why for name, why in gone.items() if name.paper in papers})
+        yield from reasons(own, {name: why for name, why in gone.items() if name.paper in papers})
 
 
-def left_out(own: OwnMethod, gone: Mapping[RunName, str]) -> Iterator[str]:
+def reasons(own: OwnMethod, gone: Mapping[RunName, str]) -> Iterator[str]:
     """A line for each reason why runs of a method are left out."""
     mine = [name for name in gone if name.label == own.label]
     for why in dict.fromkeys(gone[name] for name in mine):

@@ -44,7 +44,7 @@ class Plan(Selection):
     ):
         """See `Selection`; caches values that thousands of jobs need."""
         super().__init__(config, finished, unfit)
-        self.digest, self._evaluated = cache(self.digest), cache(self._evaluated)
+        self.digest, self._evaluation = cache(self.digest), cache(self._evaluation)
 
     # --- Jobs ----------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Plan(Selection):
         """The file with a run's tuned values; empty if it is not tuned."""
         return [self.path("choice", **x) for x in self.tunings_of(paper, federation, label, seed)]
 
-    def published(self, stage: str, paper: str, name: str) -> list[str]:
+    def published_files(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none.
 
         A figure also has the paper's curves, if there are any.
@@ -140,7 +140,7 @@ class Plan(Selection):
         """
         return canonical_json(self._spec(stage, **wildcards))
 
-    def given(self, stage: str, **wildcards: object) -> str:
+    def spec_option(self, stage: str, **wildcards: object) -> str:
         """The value of `--spec` for a job's script: the specification, or a file with it."""
         if stage not in SHOWING:
             return self.spec(stage, **wildcards)
@@ -189,7 +189,7 @@ class Plan(Selection):
                 return self._run_spec(int(seed), **names).to_json()
             case "evaluate", {"seed": seed, **names}:
                 training = self._run_spec(int(seed), **names)
-                return replace(training, **self._evaluated(**names)).to_json()
+                return replace(training, **self._evaluation(**names)).to_json()
             case "metrics", {"paper": paper}:
                 return specs.of_metrics(self, self.digest, self.paper(paper))
             case "table" | "figure", {"paper": paper}:
@@ -224,7 +224,7 @@ class Plan(Selection):
         data["replicate"] = self.replicate(**data, seed=seed)
         return self.run(paper, federation, label).spec(seed, self.digest("partition", **data))
 
-    def _evaluated(self, paper: str, federation: str, label: str) -> dict:
+    def _evaluation(self, paper: str, federation: str, label: str) -> dict:
         """Views of the run that exhibits show, and metrics of predictions.
 
         They do not depend on the selection, so that runs of several selections fit together.

@@ -49,9 +49,9 @@ def check(plan: Plan) -> Plan:
     """
     _check_folders(plan)
     _check_own_files(plan)
-    known = _known()
+    known = _open_cache()
     new: dict[tuple, list[str]] = {}
-    for where, built in declared(plan):
+    for where, built in list_builds(plan):
         if not known.get(built):
             new.setdefault(built, []).append(where)
     meanings().write()  # for the jobs, which parse the same code
@@ -69,7 +69,7 @@ def check(plan: Plan) -> Plan:
     if gone := unfit(plan):
         plan = Plan(plan.config, plan.finished, plan.left_out | gone)
     for method in map(own_methods.parse, plan.config["methods"] or ()):
-        why = [*own_methods.left_out(method, plan.left_out)]
+        why = [*own_methods.reasons(method, plan.left_out)]
         if why and method.label not in {name.label for name in plan.runs}:
             raise ConfigError("\n  ".join(why))
     return plan
@@ -79,8 +79,8 @@ def unfit(plan: Plan) -> dict[RunName, str]:
     """The runs of users' methods that an earlier check found impossible, and why."""
     if not (own := _own_places(plan)):
         return {}
-    known = _known()
-    found = {own[where]: known.get(built) for where, built in declared(plan) if where in own}
+    known = _open_cache()
+    found = {own[where]: known.get(built) for where, built in list_builds(plan) if where in own}
     return {name: why for name, why in found.items() if isinstance(why, str)}
 
 
@@ -89,7 +89,7 @@ def _own_places(plan: Plan) -> dict[str, RunName]:
     return {_place(name): name for name, run in plan.runs.items() if own_methods.is_own(run)}
 
 
-def _known() -> seals.Cache:
+def _open_cache() -> seals.Cache:
     """For each thing that was built, by its code: True, or the reason why it cannot be built."""
     return seals.Cache(cache_folder() / "built.json")
 
@@ -134,7 +134,7 @@ def _check_own_files(plan: Plan) -> None:
         downloads.own_files(data.dataset, source, raw)  # raises DataError
 
 
-def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
+def list_builds(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Everything that a plan builds, once for all seeds: place of its declaration, and a key.
 
     The key is the stage that builds it, canonical JSON of its specification, and code digests.
@@ -147,7 +147,7 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         paper, federation, label = name
         spec = run.spec(run.tuning.get("seed", 0) if run.tuning else 0)
         spec = replace(spec, tuning=run.tuning).to_json()
-        spec |= {"groups": plan.papers[paper].tested(federation, label)}
+        spec |= {"groups": plan.papers[paper].required_groups(federation, label)}
         where = _place(name)
         if is_file(run.method):
             data = plan.data(paper, federation)

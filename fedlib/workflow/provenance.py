@@ -94,7 +94,7 @@ def imports(module: str) -> frozenset[str]:
     return _scan(ROOT, module)[1]
 
 
-def registered(package: str) -> tuple[str, ...]:
+def registry(package: str) -> tuple[str, ...]:
     """Names that `fedlib.<package>` can load, sorted, without importing it."""
     if package == "methods":
         return tuple(run_spec.methods())
@@ -126,7 +126,7 @@ def assert_covered(*roots: str) -> None:
     """
     loaded = {name for name in sys.modules if name == PACKAGE or name.startswith(PACKAGE + ".")}
     if any(map(_is_own, roots)):
-        loaded.update(own_files.loaded(ROOT))
+        loaded.update(own_files.loaded_files(ROOT))
     if extra := sorted(loaded.difference(closure(*roots), reachable(*PLUMBING))):
         raise RuntimeError(
             f"undeclared code dependency {', '.join(extra)}: loaded by this job, but not reachable "
@@ -183,7 +183,7 @@ def _scan(base: Path, name: str) -> tuple[str, frozenset[str]]:
         if imported.partition(".")[0] == PACKAGE:
             imports.update(x for x in (*_parents(imported), imported) if _source(base, x))
         elif _is_own(name):
-            found = own_files.imported(imported, path, base)
+            found = own_files.imported_files(imported, path, base)
             imports.update(own_files.name(file, base) for file in found)
     return digest, frozenset(imports)
 
@@ -193,9 +193,9 @@ def _meaning(tree: ast.Module, package: str) -> tuple[str, list[str]]:
 
     Of a file without a package, a script or a user's, all names that it imports.
     """
-    names = _imported(tree, package)
+    names = _imported_names(tree, package)
     ours = {name for name in names if not package or name.partition(".")[0] == PACKAGE}
-    return hashlib.sha256(syntax.meant(tree).encode()).hexdigest(), sorted(ours)
+    return hashlib.sha256(syntax.meaning(tree).encode()).hexdigest(), sorted(ours)
 
 
 @cache
@@ -219,7 +219,7 @@ def _parents(name: str) -> list[str]:
     return [".".join(parts[:length]) for length in range(1, len(parts))]
 
 
-def _imported(tree: ast.Module, package: str) -> set[str]:
+def _imported_names(tree: ast.Module, package: str) -> set[str]:
     """Dotted names, possibly of modules, in every import statement that can run."""
     names = set()
     waiting: list[ast.AST] = [tree]

@@ -26,8 +26,8 @@ def describe(plan: Plan) -> Iterator[str]:
     yield from own_methods.remarks(plan.papers, plan.config["methods"] or (), plan.left_out)
     for name, paper in plan.papers.items():
         there = {(stage, key) for stage, key, _ in paper.exhibits()}
-        for stage, key, exhibit in papers.declared(name, plan.scale).exhibits():
-            if (stage, key) not in there and any(exhibit.shows(*run) for _, *run in paper.named()):
+        for stage, key, one in papers.declare(name, plan.scale).exhibits():
+            if (stage, key) not in there and any(one.shows(*x) for _, *x in paper.runs_by_name()):
                 yield f"{stage} {name}/{key} is left out: too little is selected of it"
 
 

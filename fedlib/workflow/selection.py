@@ -10,7 +10,7 @@ from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run, RunName
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import declarations, overrides, own_methods
-from fedlib.workflow.config import DEFAULTS, check, check_choices, check_unique, normalised
+from fedlib.workflow.config import DEFAULTS, check, check_choices, check_unique, normalise
 from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
 
@@ -41,27 +41,27 @@ class Selection:
         """Check `config` and the declarations it selects.
 
         Args:
-          finished: other trainings whose results may be shown, see `selected`.
+          finished: other trainings whose results may be shown, see `select`.
           unfit: runs to leave out, and why.
 
         Raises:
           ConfigError: with the key, its value and the choices.
         """
-        self.config = DEFAULTS | normalised(config)
+        self.config = DEFAULTS | normalise(config)
         check(self.config)
         self.scale: str = self.config["scale"]
         self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
         names = self.config["papers"] or papers.names()
-        self.declared = {name: papers.declared(name, self.scale) for name in names}
-        found = own_methods.added(self.declared, self.config["methods"] or ())
-        self.papers: dict[str, Paper] = overrides.applied(found, self.config["set"] or ())
+        self.declared = {name: papers.declare(name, self.scale) for name in names}
+        found = own_methods.add_runs(self.declared, self.config["methods"] or ())
+        self.papers: dict[str, Paper] = overrides.apply(found, self.config["set"] or ())
         for name, paper in self.papers.items():
             declarations.check_paper(paper, name, self.scale)
         check_selection(self.config, self.papers.values())
         self.whole = self.papers
         self.left_out = unfit or {}
         wanted = {
-            name: selected(self._able(paper), self.config, finished)
+            name: select(self._able(paper), self.config, finished)
             for name, paper in self.whole.items()
         }
         for paper in wanted.values():
@@ -72,12 +72,12 @@ class Selection:
             overrides.check_used(self.papers, self.config["set"] or ())
         self.folder_note = folder_note(self.config)
         self._data = {(name, x.name): x for name, paper in self.papers.items() for x in paper.data}
-        self.runs = dict(pair for paper in self.papers.values() for pair in paper.named().items())
+        self.runs = {k: x for one in self.papers.values() for k, x in one.runs_by_name().items()}
         self.finished = {*finished}.intersection(self.trainings())
 
     def _able(self, paper: Paper) -> Paper:
         """A paper without the runs that are left out."""
-        runs = [run for name, run in paper.named().items() if name not in self.left_out]
+        runs = [run for name, run in paper.runs_by_name().items() if name not in self.left_out]
         return dataclasses.replace(paper, runs=tuple(runs))
 
     def trainings(self, paper: str | None = None) -> list[Training]:
@@ -167,10 +167,10 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
     for key, attribute in (("federations", "federation"), ("labels", "label")):
         choices = sorted({getattr(run, attribute) for run in runs})
         check_choices(key, config[key] or (), choices, where)
-    known = [str(name) for paper in declared for name in paper.named()]
+    known = [str(name) for paper in declared for name in paper.runs_by_name()]
     check_choices("runs", config["runs"] or (), known, where)
     whole = {**config, "rounds": None}
-    longest = max((run.rounds for one in declared for run in selected(one, whole).runs), default=0)
+    longest = max((run.rounds for one in declared for run in select(one, whole).runs), default=0)
     if longest and (config["rounds"] or 0) > longest:
         raise ConfigError(
             f"rounds: {config['rounds']} limits nothing, as no selected run has more than "
@@ -183,13 +183,13 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
         if not (separator and source):
             raise ConfigError(f"sources: {choice!r} is not DATASET:SOURCE, such as femnist:leaf")
         check_choices("sources", [dataset], sorted(named), f"with several sources {where}")
-    empty = [paper.name for paper in declared if not selected(paper, config).runs]
+    empty = [paper.name for paper in declared if not select(paper, config).runs]
     every_paper_counts = config["papers"] and not config["runs"]
     if empty and (every_paper_counts or len(empty) == len(declared)):
         raise ConfigError(f"papers: {empty[0]} has no run left that all filters select")
 
 
-def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ()) -> Paper:
+def select(paper: Paper, config: Mapping, finished: Collection[Training] = ()) -> Paper:
     """The paper with the configuration's seeds, rounds and selection.
 
     Args:
@@ -198,7 +198,7 @@ def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ())
     """
     chosen = {
         name
-        for name, run in paper.named().items()
+        for name, run in paper.runs_by_name().items()
         if (config["federations"] is None or run.federation in config["federations"])
         and (config["labels"] is None or run.label in config["labels"] or own_methods.is_own(run))
         and (config["runs"] is None or str(name) in config["runs"])
@@ -207,21 +207,21 @@ def selected(paper: Paper, config: Mapping, finished: Collection[Training] = ())
     for *name, seed in finished:
         done.setdefault(tuple(name), set()).add(seed)
     runs = []
-    for name, run in paper.named().items() if chosen else ():
+    for name, run in paper.runs_by_name().items() if chosen else ():
         seeds = tuple(config["seeds"] or paper.seeds_of(run))
         more = done.get(name, set())
         if name in chosen or more.issuperset(seeds):
             rounds = min(run.rounds, config["rounds"] or run.rounds)
-            seeds = _ordered(more.union(seeds), paper.seeds_of(run)) if more else seeds
+            seeds = _order_seeds(more.union(seeds), paper.seeds_of(run)) if more else seeds
             own = run.seeds if seeds == paper.seeds_of(run) else seeds
             runs.append(dataclasses.replace(run, rounds=rounds, seeds=own))
     used = {run.federation for run in runs}
     data = tuple(_from_source(x, config["sources"]) for x in paper.data if x.name in used)
-    tables, figures = (_narrowed(exhibits, runs) for exhibits in (paper.tables, paper.figures))
+    tables, figures = (_narrow(exhibits, runs) for exhibits in (paper.tables, paper.figures))
     return dataclasses.replace(paper, data=data, runs=tuple(runs), tables=tables, figures=figures)
 
 
-def _ordered(seeds: Collection[int], declared: tuple[int, ...]) -> tuple[int, ...]:
+def _order_seeds(seeds: Collection[int], declared: tuple[int, ...]) -> tuple[int, ...]:
     """Seeds in the order of declaration, and then the others."""
     return (*(x for x in declared if x in seeds), *sorted({*seeds}.difference(declared)))
 
@@ -237,9 +237,9 @@ def _from_source(data: Data, sources: list[str] | None) -> Data:
     return data
 
 
-def _narrowed(exhibits: Mapping[str, Exhibit], runs: Sequence[Run]) -> dict[str, Exhibit]:
+def _narrow(exhibits: Mapping[str, Exhibit], runs: Sequence[Run]) -> dict[str, Exhibit]:
     """The exhibits of these runs, without exhibits that have nothing left to show."""
-    narrowed = {name: exhibit.narrowed(runs) for name, exhibit in exhibits.items()}
+    narrowed = {name: exhibit.narrow(runs) for name, exhibit in exhibits.items()}
     return {name: exhibit for name, exhibit in narrowed.items() if exhibit is not None}
 
 

@@ -16,6 +16,6 @@ def write_specifications(plan: Plan, root: Path = Path()) -> None:
     """Write the files with the specifications of all jobs of `SHOWING` stages."""
     for stage, wildcards in plan.jobs():
         if stage in SHOWING:
-            if not (path := root / plan.given(stage, **wildcards).removeprefix("@")).exists():
+            if not (path := root / plan.spec_option(stage, **wildcards).removeprefix("@")).exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_text(path, plan.spec(stage, **wildcards))

@@ -17,7 +17,7 @@ Digest = Callable[..., str]  # of a job, by its stage and wildcards
 def of_metrics(selection: Selection, digest: Digest, paper: Paper) -> dict:
     """The runs of the metrics, and the specifications of their two results."""
     runs = []
-    for name, run in paper.named().items():
+    for name, run in paper.runs_by_name().items():
         data, names = selection.data(paper.name, run.federation), name._asdict()
         tunings = (x for seed in paper.seeds_of(run) for x in selection.tunings_of(*name, seed))
         tuned = {one.get("for_seed", ""): digest("tune", **one) for one in tunings}
@@ -82,7 +82,7 @@ def _of_paper(digest: Digest, paper: Paper) -> dict:
     return {
         **{entry: getattr(paper, entry) for entry in ("name", "title", "citation", "scale_note")},
         "bibtex": papers.bibtex(paper.name),
-        "printed": papers.num_printed(paper.name),
+        "printed": papers.count_printed(paper.name),
         "seeds": sorted({seed for run in paper.runs for seed in paper.seeds_of(run)}),
         "federations": [
             {"name": data.name, "title": data.title, "notes": data.notes}

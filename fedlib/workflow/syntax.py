@@ -3,7 +3,7 @@
 import ast
 
 
-def meant(tree: ast.Module) -> str:
+def meaning(tree: ast.Module) -> str:
     """A file's tree as text, without what changes no result."""
     return canonical(_Computing().visit(tree))
 

@@ -80,26 +80,26 @@ def test_what_python_is_told_to_find_counts_and_installed_packages_do_not(tmp_pa
     monkeypatch.syspath_prepend(tmp_path / "lib")
     own_files._known_folders.cache_clear()
     own = tmp_path / "mine/own.py"
-    found = own_files.imported("tools_of_mine.losses.HALF", own, ROOT)
+    found = own_files.imported_files("tools_of_mine.losses.HALF", own, ROOT)
     assert found == [tmp_path / "lib/tools_of_mine/losses.py"]
     for installed in ("os.path", "numpy.linalg", "torch", "nowhere_at_all", "..far.above", "."):
-        assert own_files.imported(installed, own, ROOT) == []
+        assert own_files.imported_files(installed, own, ROOT) == []
 
 
 def test_a_module_whose_file_is_gone_or_none_is_not_loaded_code(tmp_path, monkeypatch):
     (tmp_path / "there.py").touch()
     for name, file in {"there": tmp_path / "there.py", "gone": tmp_path / "gone.py"}.items():
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(__file__=str(file)))
-    mine = [path for path in own_files.loaded(ROOT).values() if path.is_relative_to(tmp_path)]
+    mine = [path for path in own_files.loaded_files(ROOT).values() if path.is_relative_to(tmp_path)]
     assert mine == [tmp_path / "there.py"]
 
 
 def test_what_pip_installed_for_the_user_alone_is_installed(tmp_path, monkeypatch):
     monkeypatch.setattr(site, "getusersitepackages", lambda: str(tmp_path / "site"))
-    own_files._installed.cache_clear()
+    own_files._library_folders.cache_clear()
     assert own_files.is_installed(tmp_path / "site/tools.py")
     assert not own_files.is_installed(tmp_path / "tools.py")
-    own_files._installed.cache_clear()
+    own_files._library_folders.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["'mine.' + 'late'", "'mine.seen'"])

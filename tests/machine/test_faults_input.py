@@ -92,7 +92,7 @@ def refused(tally, what: str, use, *names: str) -> None:
 
 def planned(words: dict) -> None:
     values = config.DEFAULTS | {"papers": ["pfedmm"]} | words
-    preflight.check(Plan(config.normalised(values)))
+    preflight.check(Plan(config.normalise(values)))
 
 
 @pytest.mark.usefixtures("in_this_process")

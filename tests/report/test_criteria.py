@@ -26,7 +26,7 @@ def about(kind: str, terms: int = 2, **arguments) -> dict:
 
 
 def parsed(declared: list[dict]) -> list[Criterion]:
-    return Criteria("", "", (), (), criteria=declared).parsed()
+    return Criteria("", "", (), (), criteria=declared).parse()
 
 
 def verdict(kind, values, theirs=None, seeds=3, **arguments):
@@ -211,7 +211,7 @@ def test_a_criterion_needs_runs_with_a_seed_in_common():
 @pytest.mark.parametrize("rule", ["a", "a, b", "a > b < c", "a = b"])
 def test_a_text_that_is_no_rule_is_refused(rule):
     with pytest.raises(ConfigError, match="is no rule of a criterion"):
-        _criteria.parsed(rule)
+        _criteria.parse_rule(rule)
 
 
 def test_a_criterion_whose_first_run_is_not_declared_is_left_out(tmp_path):
@@ -236,7 +236,7 @@ def test_a_criterion_whose_first_run_is_not_declared_is_left_out(tmp_path):
 @pytest.mark.parametrize("name", REPRODUCED)
 def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name, scale):
     paper = papers.load(name).declare(scale)
-    declared = paper.tables["criteria"].parsed()
+    declared = paper.tables["criteria"].parse()
     known = {m.__name__ for m in definitions.METRICS} | measures.MEASURES.keys() | {"bytes"}
     file = printed.read(ROOT / f"fedlib/papers/{name}/published.csv")
     for criterion in declared:
@@ -261,7 +261,7 @@ def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name
 def test_the_papers_own_numbers_reach_the_criteria_about_them(name):
     """A criterion is what the paper shows; its own numbers must not fail it."""
     file = printed.read(ROOT / f"fedlib/papers/{name}/published.csv")
-    declared = papers.load(name).declare("full").tables["criteria"].parsed()
+    declared = papers.load(name).declare("full").tables["criteria"].parse()
     checked = 0
     for criterion in declared:
         theirs = [criteria.published_term(term, file) for term in criterion.terms]

@@ -121,7 +121,7 @@ def test_spreads_need_both_runs_of_a_pair(labels, shown):
     paper = adaptive_experts.declare("full")
     runs = [x for x in paper.runs if x.label in labels and x.federation == "cifar10-p1.0"]
     assert len(runs) == len(labels)
-    assert (paper.tables["spreads"].narrowed(runs) is not None) == shown
+    assert (paper.tables["spreads"].narrow(runs) is not None) == shown
 
 
 def test_a_run_with_fewer_experts_has_empty_places_before_the_local_one():

@@ -182,7 +182,7 @@ def test_luck_is_shown_of_a_whole_grid(gone, federations, titles):
         and (run.federation, run.label) not in gone
     ]
     for name, exhibits in kinds.items():
-        found = exhibits[name].narrowed(runs)
+        found = exhibits[name].narrow(runs)
         assert (len(found.federations), len(found.labels)) == (federations, 2 * titles)
 
 
@@ -198,7 +198,7 @@ def test_differences_survive_beside_the_method_that_they_are_against():
             for x in row["labels"]
         }
         runs = [x for x in paper.runs if x.label in labels and x.federation == "digits-skew"]
-        return paper.tables["survival"].narrowed(runs) is not None
+        return paper.tables["survival"].narrow(runs) is not None
 
     assert shown(against, "FedEM")
     assert not shown(against) and not shown("FedEM", "APFL")

@@ -51,7 +51,7 @@ def test_files_of_an_earlier_pack_are_replaced_and_no_others(made, tmp_path):
     packs.write(tmp_path / "pack", *files, [exhibit._replace(spec=exhibit.spec | {"name": "b"})])
     for name in ("mine.csv", "b.csv", "b.png"):
         (tmp_path / name).touch()
-    assert keep._replaced(tmp_path) == [tmp_path / "b.csv"]
+    assert keep._old_files(tmp_path) == [tmp_path / "b.csv"]
     for source in (made / "kept", tmp_path / "pack"):
         figures_from.draw(source, tmp_path)
     assert {path.name for path in tmp_path.glob("*.csv")} == {"mine.csv", "b.csv"}

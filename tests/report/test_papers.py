@@ -113,7 +113,7 @@ def test_a_label_means_the_same_method_and_title_in_every_federation(name, scale
 def test_only_the_full_scale_is_without_a_word_on_its_differences(name, scale):
     paper = declare(name, scale)
     assert paper.scale_note.startswith(f"{scale}: ")
-    if not papers.num_printed(name):
+    if not papers.count_printed(name):
         return  # there is nothing to differ from
     for declared in paper.data:
         assert bool(declared.notes) == (scale != "full"), declared.name

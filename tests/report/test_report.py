@@ -304,11 +304,11 @@ def test_the_first_figure_stands_above_the_tables_and_criteria_come_last(project
 
 @pytest.mark.parametrize("name", REPRODUCED)
 def test_papers_have_bibtex_and_numbers(name):
-    paper = papers.declared(name, "full")
+    paper = papers.declare(name, "full")
     title = re.search(r"title = {(.*)}", papers.bibtex(name))[1]
     assert title.lower() in paper.citation.lower()
     known = printed.read(ROOT / f"fedlib/papers/{name}/published.csv")
-    assert papers.num_printed(name) == (known["unit"] == "percent").sum() > 20
+    assert papers.count_printed(name) == (known["unit"] == "percent").sum() > 20
 
 
 def test_time_and_memory_are_those_that_were_recorded():

@@ -14,7 +14,7 @@ from fedlib import papers
 from fedlib.errors import ConfigError
 from fedlib.report.figures import curves
 from fedlib.spec import SCALES
-from fedlib.spec.exhibits import COMMON, KINDS, PRIMARY, declared
+from fedlib.spec.exhibits import COMMON, KINDS, PRIMARY, from_kind
 from fedlib.spec.figures import Curves
 from fedlib.spec.worlds import rows_left
 from fedlib.workflow.plan import Plan
@@ -24,11 +24,11 @@ CRITERION = {"title": "A", "source": "B", "kind": "between", "at_least": 0}
 
 
 def exhibit(kind="views", **params):
-    return declared("table", kind, params, "A title", "A caption.", ("fedavg",), ("digits",))
+    return from_kind("table", kind, params, "A title", "A caption.", ("fedavg",), ("digits",))
 
 
 def figure(kind, **params):
-    return declared("figure", kind, params, "A title", "A caption.", ("fedavg",), ("digits",))
+    return from_kind("figure", kind, params, "A title", "A caption.", ("fedavg",), ("digits",))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_kind_has_a_module_that_makes_it_and_uses_all_of_its_fields(stage, kin
     unused = [
         field.name
         for field in dataclasses.fields(KINDS[stage][kind])[COMMON:]
-        if not re.search(rf'\bkind\.({field.name}\b|formed\("{field.name}"\)|parsed\(\))', text)
+        if not re.search(rf'\bkind\.({field.name}\b|entries\("{field.name}"\)|parse\(\))', text)
     ]
     assert not unused
 
@@ -162,6 +162,6 @@ def test_a_row_of_methods_keeps_the_runs_that_are_left():
     left = rows_left((*rows, pick), [toy_run(label="fedavg")])
     assert left == [rows[0]]  # a pick is of all its runs
     two, words = ("fedavg", "local"), "All. Pick: of two runs."
-    whole = declared("figure", "regret", {"rows": (*rows, pick)}, "A", words, two, ("digits",))
-    assert whole.narrowed([toy_run(label=x) for x in two]).caption == words
-    assert whole.narrowed([toy_run(label="fedavg")]).caption == "All."
+    whole = from_kind("figure", "regret", {"rows": (*rows, pick)}, "A", words, two, ("digits",))
+    assert whole.narrow([toy_run(label=x) for x in two]).caption == words
+    assert whole.narrow([toy_run(label="fedavg")]).caption == "All."

@@ -418,11 +418,11 @@ def cheats(paper):
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_no_test_example_has_a_say_in_the_benchmark(scale):
-    assert [*cheats(papers.declared("benchmark", scale))] == []
+    assert [*cheats(papers.declare("benchmark", scale))] == []
 
 
 def test_planted_cheats_are_found():
-    paper = papers.declared("benchmark", "demo")
+    paper = papers.declare("benchmark", "demo")
     run = next(run for run in paper.runs if run.label == "fedem")
     params = {"num_experts": 2, "cluster_init": "full"}  # IFCA's default stops on test examples
     stops = replace(run, label="ifca", method="ifca", params=params)

@@ -117,7 +117,7 @@ def test_an_interrupted_step_says_that_the_same_command_goes_on(capsys):
 def test_snakemake_is_told_of_a_gpu_that_cannot_be_used_if_jobs_run_here(monkeypatch):
     monkeypatch.setattr(run, "tell", lambda lines: None)
     monkeypatch.setattr(run.remarks, "count_clients", lambda plan: [])
-    monkeypatch.setattr(run.gpu, "settled", lambda wanted: "cpu")
+    monkeypatch.setattr(run.gpu, "choose_device", lambda wanted: "cpu")
     for options, told in {"": True, "--workflow-profile profiles/slurm": False}.items():
         args, steps = read("demo", ARGS=options), []
         monkeypatch.setattr(run, "start", steps.append)

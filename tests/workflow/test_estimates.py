@@ -88,7 +88,7 @@ def test_a_budget_buys_first_what_costs_least_for_each_published_number(plan):
 )
 def test_published_numbers_of_a_run_are_those_that_tables_show_beside_it(paper, those, others):
     plan = Plan({"scale": "full", "papers": [paper]})
-    found = estimate.published(plan.papers[paper], ROOT / plan.path("published", paper=paper))
+    found = estimate.count_numbers(plan.papers[paper], ROOT / plan.path("published", paper=paper))
     assert {name: found.get(f"{paper}/{name}") for name in those} == those
     assert found.keys().isdisjoint(f"{paper}/{name}" for name in others)
 
@@ -144,7 +144,7 @@ def test_a_run_that_cannot_be_estimated_is_neither_bought_nor_done(plan, monkeyp
     assert "an abacus: 2.94 h + unknown" in lines
     for given, least in ((Estimates(), "unknown"), (estimates(), "3.33 min")):
         monkeypatch.setattr(estimate.Estimates, "read", lambda _, given=given: given)
-        monkeypatch.setattr(estimate, "published", lambda *_: {})
+        monkeypatch.setattr(estimate, "count_numbers", lambda *_: {})
         with pytest.raises(
             ConfigError, match=f"budget=1m buys no cell of a table: the cheapest takes {least}"
         ):

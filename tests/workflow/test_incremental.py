@@ -113,7 +113,7 @@ def test_what_is_shown_is_made_again_where_it_changes(folder):
         expected |= {f"{stage} {PAPER}/{key}" for key in mine}
     shown = {name for name in expected if not name.startswith("report")}
     others = [key for key in PLAN.papers[PAPER].tables if f"table {PAPER}/{key}" not in shown]
-    captioned, deleted, *_ = (x for x in others if not PLAN.published("table", PAPER, x))
+    captioned, deleted, *_ = (x for x in others if not PLAN.published_files("table", PAPER, x))
     new = f"_replace(paper.tables[{captioned!r}], caption='New.')"
     redeclare(folder, f"tables={{**paper.tables, {captioned!r}: {new}}}")
     (folder / PLAN.path("table_tex", paper=PAPER, table=deleted)).unlink()
@@ -125,7 +125,7 @@ def test_what_is_shown_is_made_again_where_it_changes(folder):
         f"{stage} {PAPER}/{key}"
         for stage in ("table", "figure")
         for key in getattr(PLAN.papers[PAPER], stage + "s")
-        if PLAN.published(stage, PAPER, key)
+        if PLAN.published_files(stage, PAPER, key)
     }
     assert of_numbers - expected
     assert would_run(folder) == expected | of_numbers

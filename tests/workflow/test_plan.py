@@ -15,7 +15,7 @@ from fedlib.report import notes
 from fedlib.spec import ExhibitSpec, tables
 from fedlib.spec.figures import ClientDifferences, CostToTarget
 from fedlib.workflow import config, declarations, provenance
-from fedlib.workflow.config import normalised
+from fedlib.workflow.config import normalise
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan, Training
 from fedlib.workflow.provenance import ROOT
@@ -118,12 +118,12 @@ def test_there_is_a_partition_for_the_seeds_of_every_run_on_it(recut):
 
 def test_jobs_of_one_seed_are_named_by_it(recut):
     made = recut()
-    wildcards = spec.named(made, "partition")["toy/digits/seed4"]
+    wildcards = spec.jobs_of(made, "partition")["toy/digits/seed4"]
     assert made.path("shards", **wildcards) == "results/demo/shards/toy/digits/seed4.h5"
     assert '"replicate":4' in commands.command(made, "partition", **wildcards)
-    train = commands.command(made, "train", **spec.named(made, "train")["toy/digits/fedem/seed4"])
+    train = commands.command(made, "train", **spec.jobs_of(made, "train")["toy/digits/fedem/seed4"])
     assert " --shards results/demo/shards/toy/digits/seed4.h5 " in train
-    assert [*spec.named(made, "report")] == [""]
+    assert [*spec.jobs_of(made, "report")] == [""]
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def test_a_run_may_have_seeds_of_its_own_and_exhibits_show_those_that_all_have(t
 def test_a_figure_reads_the_curves_beside_the_published_numbers_and_a_table_does_not():
     plan = Plan({"scale": "reduced", "papers": ["pfedmm"]})
     numbers = "fedlib/papers/pfedmm/published.csv"
-    assert plan.published("table", "pfedmm", "main") == [numbers]
+    assert plan.published_files("table", "pfedmm", "main") == [numbers]
     curves = [numbers, "fedlib/papers/pfedmm/curves.csv"]
-    assert plan.published("figure", "pfedmm", "accuracy_over_rounds") == curves
+    assert plan.published_files("figure", "pfedmm", "accuracy_over_rounds") == curves
 
 
 def test_a_download_depends_on_what_is_downloaded_and_on_no_reader(toy, monkeypatch):
@@ -366,7 +366,7 @@ def test_config_yaml_has_the_defaults():
     ],
 )
 def test_values_of_the_command_line_are_read_as_yaml_would(given, meant):
-    assert normalised(given) == meant
+    assert normalise(given) == meant
 
 
 def test_later_files_and_the_command_line_win(tmp_path):

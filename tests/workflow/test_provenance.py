@@ -223,7 +223,7 @@ def test_a_new_module_is_registered_by_its_file_and_changes_no_other_digest(pack
     before = provenance.code_digest("fedlib.pkg.one")
     package(dict.fromkeys(("pkg/__init__", "pkg/one", "pkg/three"), ""))
     assert provenance.code_digest("fedlib.pkg.one") == before
-    assert provenance.registered("pkg") == ("one", "three")
+    assert provenance.registry("pkg") == ("one", "three")
 
 
 def test_a_root_that_does_not_exist_is_refused(package):

@@ -12,7 +12,7 @@ from conftest import toy_paper, toy_run
 
 from fedlib import papers, seals
 from fedlib.data import downloads
-from fedlib.spec.exhibits import KINDS, declared
+from fedlib.spec.exhibits import KINDS, from_kind
 from fedlib.spec.experts import TablesOverTime
 from fedlib.spec.figures import AccuracyOverRounds, CostToTarget
 from fedlib.workflow import preflight, remarks
@@ -88,7 +88,7 @@ def test_tables_show_what_is_finished_beside_what_is_selected(folder, selection,
         assert plan.spec(stage, paper="one", **name) == whole.spec(stage, paper="one", **name)
     selected = {*Plan(selection).trainings("one")}
     assert plan.finished & {*plan.trainings("one")} == {*whole.trainings("one")} - selected
-    built = [where for where, (stage, *_) in preflight.declared(plan) if stage == "train"]
+    built = [where for where, (stage, *_) in preflight.list_builds(plan) if stage == "train"]
     assert {f"papers.one.runs[{x.federation}/{x.label}]" for x in selected} <= {*built}
     assert len(built) == len({x[:3] for x in Plan(selection).trainings()})
     found, files = check(plan), {*plan.files("history", paper="one")}
@@ -276,7 +276,7 @@ def test_what_has_nothing_left_to_compare_is_left_out_and_said(
     runs = [toy_run(f, label) for f in BOTH for label in THREE]
     stage = "table" if kind in KINDS["table"] else "figure"
     exhibits = {"table": {}, "figure": {"y": Y}}
-    exhibits[stage]["x"] = declared(stage, kind, params, "T", "C.", THREE, BOTH)
+    exhibits[stage]["x"] = from_kind(stage, kind, params, "T", "C.", THREE, BOTH)
     declare(toy=toy_paper(runs=runs, tables=exhibits["table"], figures=exhibits["figure"]))
     plan = Plan({"tag": "part"} | selection)
     found = (plan.papers["toy"].tables | plan.papers["toy"].figures).get("x")

@@ -493,13 +493,13 @@ def test_where_pytorch_cannot_use_the_gpu_all_jobs_run_on_the_cpu(monkeypatch, c
     for wanted, code, told in (("auto", 0, "auto"), ("cuda", 0, "cuda"), ("cpu", 1, "cpu")):
         answer = SimpleNamespace(returncode=code)
         monkeypatch.setattr(gpu.subprocess, "run", lambda *_, a=answer, **__: a)
-        assert (gpu.settled(wanted), capsys.readouterr().out) == (told, "")
-    assert gpu.settled("auto") == "cpu"
+        assert (gpu.choose_device(wanted), capsys.readouterr().out) == (told, "")
+    assert gpu.choose_device("auto") == "cpu"
     assert "cannot use GPU 0" in capsys.readouterr().err
     for card, said in (("0", "GPU 0, .* cannot use it"), ("", "no GPU")):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", card)
         with pytest.raises(ConfigError, match=f"device is cuda, but this machine has {said}"):
-            gpu.settled("cuda")
+            gpu.choose_device("cuda")
 
 
 def test_slots_are_spread_over_the_gpus(monkeypatch):

@@ -138,7 +138,7 @@ def full() -> Scale:
         "full: the paper's data, models and hyper-parameters; clients, rounds and batches, which "
         "it does not state, are those of the official configurations.",
         tuple(range(6)),  # Table 2: 6 to 15 trials
-        (*published, *map(clean, published), _rotated(2), _rotated(4), _femnist()),
+        (*published, *map(clean, published), _rotations(2), _rotations(4), _femnist()),
     )
 
 
@@ -178,7 +178,7 @@ def _cifar10(p: float) -> Setting:
     )
 
 
-def _rotated(count: int) -> Setting:
+def _rotations(count: int) -> Setting:
     """200 clients in equal groups with images rotated by multiples of 360 / count degrees (4.2)."""
     angles = range(0, 360, 360 // count)
     partition = {"kind": "rotated", "num_clients": 200, "rotations": [*angles]}

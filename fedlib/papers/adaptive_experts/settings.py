@@ -173,7 +173,7 @@ class Setting(_frame.Setting):
         experts = variant.params.get("num_experts", self.num_experts)
         # An output per expert, the local one included; a single one for two experts.
         gate = {**self._common, **self.gate.arguments(), "num_classes": experts + 1}
-        return self.made(
+        return self.make_run(
             label,
             variant,
             params={
@@ -209,14 +209,14 @@ class Setting(_frame.Setting):
                 "epochs": self.epochs,
                 "weight_decay": self.shared.weight_decay,
             },
-            participation=_frame.participation(self.cohort, _frame.trained(self.data)),
+            participation=_frame.participation(self.cohort, _frame.num_training_clients(self.data)),
             evaluate_every=self.evaluate_every,
         )
 
     def _locals(self) -> Run:
         """The run of the local experts of all clients."""
-        rounds = math.ceil(_frame.trained(self.data) / AT_ONCE)
-        return self.made(
+        rounds = math.ceil(_frame.num_training_clients(self.data) / AT_ONCE)
+        return self.make_run(
             LOCALS,
             VARIANTS[LOCALS],
             params={

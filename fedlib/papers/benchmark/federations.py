@@ -159,10 +159,10 @@ def all_of_them(trials: int, again: bool = False) -> tuple[Setting, ...]:
     Args:
       again: whether there are runs with a tuning for each seed.
     """
-    return tuple(_tuned(setting, trials, again) for setting in FEDERATIONS)
+    return tuple(_with_tuning(setting, trials, again) for setting in FEDERATIONS)
 
 
-def _tuned(setting: Setting, trials: int, again: bool) -> Setting:
+def _with_tuning(setting: Setting, trials: int, again: bool) -> Setting:
     dataset = setting.data.dataset
     how = {"tuning": tuning(trials, RATES, rung=dataset != "digits")}
     if again and "real" in setting.roles:

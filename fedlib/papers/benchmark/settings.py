@@ -171,7 +171,7 @@ class Setting(_frame.Setting):
             once = self.run(label.removesuffix(AGAIN))
             title = f"{once.title}, tuned for each seed"
             return replace(once, label=label, title=title, tuning={**once.tuning, **self.retuning})
-        return self.made(
+        return self.make_run(
             label,
             METHODS[label],
             params=self._own(label),

@@ -121,13 +121,13 @@ class Setting(_frame.Setting):
         """The run of a label."""
         variant = VARIANTS[label]
         rounds = self.own_rounds.get(label, self.rounds)
-        clients = self.num_clients or _frame.trained(self.data)
+        clients = self.num_clients or _frame.num_training_clients(self.data)
         cohort = clients if variant.everybody else self.cohort
         model, arguments = self.model
         own = {"channels": variant.channels} if variant.channels else {}
         local = {"solver": "sgd", "lr": LR, "batch_size": self.batch_size, "epochs": self.epochs}
         vae = {"vae": {"model": "vae", "params": self.vae}}
-        return self.made(
+        return self.make_run(
             label,
             variant,
             params=self._common(variant.method, self._longest(variant)),

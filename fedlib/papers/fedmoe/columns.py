@@ -99,7 +99,7 @@ def of_table_3(shown: Shown) -> list[dict]:
 
 def of_table_6(shown: Shown) -> list[dict]:
     """A row for each number of experts that inference keeps, all of one training."""
-    kept = {num for setting in shown for num in setting.kept()}
+    kept = {num for setting in shown for num in setting.also_top()}
     return [{"label": "fedmoe", "title": "1", "printed": "fedmoe-top-1"}] + [
         {"label": "fedmoe", "title": str(num), "printed": label, "protocol": f"top_{num}"}
         for label, num in KEPT.items()
@@ -113,7 +113,7 @@ def skew_pairs(settings: Shown) -> list[tuple[Setting, Setting]]:
     return [(setting, evens[setting.data.dataset]) for setting in on("skewed")(settings)]
 
 
-def skewed_and_even(settings: Shown) -> list[Setting]:
+def settings_of_pairs(settings: Shown) -> list[Setting]:
     """The settings of all pairs."""
     return [setting for pair in skew_pairs(settings) for setting in pair]
 
@@ -141,7 +141,7 @@ def pairs(shown: Shown) -> list[dict]:
 def some_rounds(shown: Shown) -> list[int]:
     """A few of the rounds that are logged in all federations, with the first and the last."""
     few = []
-    for logged in (setting.logged() for setting in shown):
+    for logged in (setting.log_rounds() for setting in shown):
         last = len(logged) - 1
         few.append([logged[last * i // (SHOWN_ROUNDS - 1)] for i in range(SHOWN_ROUNDS)])
     return [number for number in few[0] if all(number in other for other in few)]

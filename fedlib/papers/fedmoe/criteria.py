@@ -45,12 +45,12 @@ def cases(settings: Sequence[Setting], of: str) -> Iterable[Case]:
             return map(_above, main)
         case "far":
             of_many = on("main", where=lambda setting: setting.num_clients > 10)(settings)
-            return [_titled(s) for s in of_many if s.data.dataset == "cifar10"]
+            return [_case(s) for s in of_many if s.data.dataset == "cifar10"]
         case "clients":
             return _together([s for s in main if s.data.dataset in FALLING], "fedmoe", " > ")
         case "experts":
             return [
-                _titled(s, ours="fedmoe" if k == s.num_experts else f"fedmoe-k{k}", k=k)
+                _case(s, ours="fedmoe" if k == s.num_experts else f"fedmoe-k{k}", k=k)
                 for s in on("experts")(settings)
                 for k in (s.num_experts, *EXPERTS, 6)
             ]
@@ -58,16 +58,16 @@ def cases(settings: Sequence[Setting], of: str) -> Iterable[Case]:
             return _together(on("reserved")(settings), "fedmoe", " < ")
         case "skewed":
             return [
-                _titled(even, title=even.data.family, skewed=skewed.data.name)
+                _case(even, title=even.data.family, skewed=skewed.data.name)
                 for skewed, even in skew_pairs(settings)
             ]
         case _:
             runs = ("fedavg", "avg-moe") if of == "size" else ()
             roles = () if of in ("parts", "mains") else (of,)
-            return map(_titled, on(*roles, runs=runs)(settings))
+            return map(_case, on(*roles, runs=runs)(settings))
 
 
-def _titled(setting: Setting, **fields: object) -> Case:
+def _case(setting: Setting, **fields: object) -> Case:
     return Case(setting.data.name, {"title": setting.data.title, **fields})
 
 
@@ -75,7 +75,7 @@ def _above(setting: Setting) -> Case:
     """A setting, and the title of the other methods of Table 2 that are run there."""
     rivals = [x for x in setting.labels if x in PRINTED and x != "fedmoe"]
     others = VARIANTS[rivals[0]].title if len(rivals) == 1 else "all other methods"
-    return _titled(setting, others=others)
+    return _case(setting, others=others)
 
 
 def _together(settings: list[Setting], label: str, sign: str) -> Iterable[Case]:
@@ -92,7 +92,7 @@ def number(settings: Mapping[str, Setting], federation: str, label: str, name: s
     """Bytes, or accuracy on the server's test examples beside that of a table."""
     setting = settings[federation]
     kept = KEPT.get(label)
-    if kept in setting.kept() and "kept" in setting.roles:
+    if kept in setting.also_top() and "kept" in setting.roles:
         of = ("table6", setting.data.dataset, label, "accuracy")
         printed = of if _exhibit(setting, "table6") else None
         about = {"group": "server", "protocol": f"top_{kept}", "name": f"Fed-MoE, top {kept}"}

@@ -205,7 +205,7 @@ FIGURES = {
         "Effect of a skewed reserved set",
         FIGURE_4,
         in_all(settings.PRINTED),
-        columns.skewed_and_even,
+        columns.settings_of_pairs,
         pairs=columns.pairs,
         bars=[
             {"metric": metric, "title": title, "printed": printed}

@@ -206,12 +206,12 @@ class Setting(_frame.Setting):
         """K, which is m, the size of a cohort (section 0)."""
         return self.cohort or SETTINGS[self.preset].cohort
 
-    def logged(self) -> list[int]:
+    def log_rounds(self) -> list[int]:
         """Rounds in which the gate and alpha are logged: the first, then evenly."""
         every = -(-self.num_rounds // LOGS)
         return sorted({1, *range(every, self.num_rounds + 1, every), self.num_rounds})
 
-    def kept(self) -> list[int]:
+    def also_top(self) -> list[int]:
         """Numbers of experts that inference keeps in further protocols of "fedmoe" (Table 6)."""
         return [num for num in KEPT.values() if num <= self.num_experts]
 
@@ -220,11 +220,11 @@ class Setting(_frame.Setting):
         variant = VARIANTS[label]
         preset = fedmoe(self.preset, variant.preset, self.num_rounds)
         local = SETTINGS[self.preset].local | {"keeps": "round"} | self.local
-        return self.made(
+        return self.make_run(
             label,
             variant,
             params=self._params(variant, preset, local)
-            | ({"also_top": self.kept()} if label == "fedmoe" and "kept" in self.roles else {}),
+            | ({"also_top": self.also_top()} if label == "fedmoe" and "kept" in self.roles else {}),
             model=self.networks.model,
             model_params=self.networks.params(2 if variant.method == "fedrolex" else 1),
             modules=self._modules(variant),
@@ -257,7 +257,7 @@ class Setting(_frame.Setting):
                 solver = {"server": preset["server"] | server}
                 epochs = variant.warm_epochs
                 warm = {"warm_start": {**local, "epochs": epochs}} if epochs else {}
-                return {**preset, **solver, **own, **warm, "log_rounds": self.logged()}
+                return {**preset, **solver, **own, **warm, "log_rounds": self.log_rounds()}
             case "centmoe" | "fedjets" | "moe_fedavg":
                 return {"entropy_weight": preset["entropy_weight"]}
             case "server_finetuning":

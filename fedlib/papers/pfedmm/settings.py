@@ -205,7 +205,7 @@ class Setting(_frame.Setting):
         change = CHANGES.get(label, Change(label))
         of = METHODS[change.of]
         what = f" ({change.what})" if change.what else ""
-        return self.made(
+        return self.make_run(
             label,
             Variant(f"{of.title}{what}", of.method, of.params | change.params),
             params=self._params(change.of),

@@ -66,7 +66,7 @@ def demo() -> Scale:
                 target=0.6,
                 **small,
             ),
-            _varied("digits", 4, labels=("pfedmoe",), **small),
+            _with_classes("digits", 4, labels=("pfedmoe",), **small),
         ),
     )
 
@@ -99,7 +99,7 @@ def reduced() -> Scale:
                 target=0.95,
                 **digits,
             ),
-            *(_varied("mnist", s, labels=settings.FEW[:2], **digits) for s in (4, 10)),
+            *(_with_classes("mnist", s, labels=settings.FEW[:2], **digits) for s in (4, 10)),
             _uneven("mnist", labels=settings.FEW[:2], **digits),
             *(_practical("mnist", g, labels=settings.FEW[:2], **digits) for g in (0.1, 1.0)),
         ),
@@ -135,7 +135,7 @@ def full() -> Scale:
                 for dataset in HELD
                 for number in CLIENTS
             ),
-            *(_varied(dataset, s, **few) for dataset in CLASSES for s in CLASSES[dataset]),
+            *(_with_classes(dataset, s, **few) for dataset in CLASSES for s in CLASSES[dataset]),
             *(_practical(dataset, gamma, **few) for dataset in CLASSES for gamma in GAMMAS),
             _uneven("cifar10", **few),
         ),
@@ -154,7 +154,7 @@ def _federation(dataset: str, num_clients: int, **about) -> Setting:
     return _setting(dataset, name, f"N = {num_clients}", partition, **about)
 
 
-def _varied(dataset: str, classes: int, **about) -> Setting:
+def _with_classes(dataset: str, classes: int, **about) -> Setting:
     """Ten clients with another number of classes; evaluated like the family with ten clients."""
     about |= {"family": "N = 10", "roles": ("classes",)}
     title = f"N = 10, {classes} classes"

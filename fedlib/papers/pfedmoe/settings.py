@@ -152,7 +152,7 @@ class Setting(_frame.Setting):
     def run(self, label: str) -> Run:
         """The run of a label."""
         variant = VARIANTS[label]
-        return self.made(
+        return self.make_run(
             label,
             variant,
             params=self._common(label, variant),
@@ -161,7 +161,7 @@ class Setting(_frame.Setting):
             modules=self._modules(variant),
             rounds=self.rounds,
             local={**SGD, "lr": self.lr, "batch_size": self.batch_size, "epochs": self.epochs},
-            participation=_frame.participation(COHORT, _frame.trained(self.data)),
+            participation=_frame.participation(COHORT, _frame.num_training_clients(self.data)),
             evaluate_every=1 if self.target else min(self.evaluate_every, self.rounds),
             seeds=SEEDS if label in self.repeated else (),
         )

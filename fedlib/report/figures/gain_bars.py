@@ -37,9 +37,9 @@ def draw(given: Inputs) -> Figure:
     Pairs are left out if one of their federations is not in the exhibit.
     """
     exhibit, kind = given.exhibit, given.kind
-    groups = kind.formed("bars")
+    groups = kind.entries("bars")
     there = {federation.name: federation for federation in exhibit.federations}
-    shown = [[there[x] for x in pair] for pair in kind.formed("pairs") if {*pair} <= there.keys()]
+    shown = [[there[x] for x in pair] for pair in kind.entries("pairs") if {*pair} <= there.keys()]
     last = exhibits.pick(given.rows, **SERVER._asdict(), at="last")
     found = over_seeds(last, KEY).set_index(KEY)
     looks = style.looks(exhibit)

@@ -29,7 +29,7 @@ def draw(given: Inputs) -> Figure:
       DataError: see `fedlib.report.comparisons.accuracies`.
     """
     exhibit, kind = given.exhibit, given.kind
-    shown = comparisons.declared(kind.formed("protocols"))
+    shown = comparisons.declared(kind.entries("protocols"))
     kinds = comparisons.variants(exhibit, kind.variants)
     places = _places(exhibit, kind, kinds)
     settings = sorted(places["setting"].unique())

@@ -46,7 +46,7 @@ def build(given: TableInputs) -> Sheet:
       ConfigError: for a criterion whose runs have no seed in common.
       DataError: if one of the runs lacks the number.
     """
-    exhibit, criteria = given.exhibit, given.kind.parsed()
+    exhibit, criteria = given.exhibit, given.kind.parse()
     source = _Numbers(given)
     # Published numbers need the paper's rounds, data and models; orders, gains and ranges do not.
     of_paper = exhibit.scale == exhibits.PAPER_SCALE

@@ -144,7 +144,7 @@ def views(given: TableInputs) -> Sheet:
     The exhibit's `published` is a pattern, see `fedlib.report.comparisons.published`; the
     numbers are under the column's key and metric.
     """
-    declared = given.kind.formed("columns")
+    declared = given.kind.entries("columns")
     columns = [grid.titled(one) | {"key": one.key or one.protocol} for one in declared]
     numbers = _measured(given, columns, {"": "last"})
     known = numbers.groupby("column", sort=False)["mean"].count()
@@ -183,7 +183,7 @@ def protocol_grid(given: TableInputs) -> Sheet:
       ConfigError, DataError: see `fedlib.report.comparisons`.
     """
     exhibit, parameter = given.exhibit, given.kind.parameter
-    protocols = comparisons.declared(given.kind.formed("protocols"))
+    protocols = comparisons.declared(given.kind.entries("protocols"))
     comparisons.accuracies(given, protocols)
 
     def more(federation: Data, run: Run, column: dict) -> dict:
@@ -233,7 +233,7 @@ def _trials(first: pd.DataFrame) -> Columns:
 
 def spreads(given: TableInputs) -> Sheet:
     """Spreads over seeds, one below another; its numbers have one row per federation and pair."""
-    exhibit, pairs = given.exhibit, given.kind.formed("pairs")
+    exhibit, pairs = given.exhibit, given.kind.entries("pairs")
     where = {"at": "last", "group": PRIMARY.group, "split": PRIMARY.split}
     stds = given.over_seeds("federation", "label", "protocol", metric=comparisons.MEAN, **where)
     found = {

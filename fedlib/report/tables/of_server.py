@@ -65,7 +65,7 @@ def global_accuracy(given: TableInputs) -> Sheet:
     """
     exhibit, kind, wanted = given.exhibit, given.kind, _rows(given)
     there = {federation.name: federation for federation in exhibit.federations}
-    columns = [x for x in kind.formed("columns") if {x.federation, x.minus} - {""} <= {*there}]
+    columns = [x for x in kind.entries("columns") if {x.federation, x.minus} - {""} <= {*there}]
     spots = []
     for place, column in enumerate(columns):
         about = {**grid.titled(column), "place": place, "exhibit": column.published}
@@ -95,7 +95,7 @@ def global_accuracy(given: TableInputs) -> Sheet:
 
 def _rows(given: TableInputs) -> list[ServerRow]:
     """The rows whose runs are in the exhibit, then its other runs, such as a user's."""
-    titles, rows = exhibits.titles(given.exhibit), given.kind.formed("rows")
+    titles, rows = exhibits.titles(given.exhibit), given.kind.entries("rows")
     named = {row.label for row in rows}
     rows += [ServerRow(label) for label in titles if label not in named]
     return [
