@@ -54,7 +54,7 @@ class Federation(federation.Federation):
           test: the same for testing, with the same clients in the same order.
           val: the same for validation, for methods that stop early; None for none. Some clients
             may have no examples here.
-          unseen: positions of clients that do not train and are tested at the end.
+          unseen: positions of clients that do not train and are only tested.
           num_classes: L, if some class has no example; None for the number of classes in the data.
           signals: whether inputs [N, C, T] stay what they are, and get no channel.
           length: of texts: tokens of each.

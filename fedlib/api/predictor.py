@@ -85,9 +85,11 @@ class ClientModel(nn.Module):
     @property
     def key(self) -> tuple:
         """Equal for clients of one run whose predictions are, in every bit, those of one model."""
-        weights = sha256(b"".join(x.cpu().flatten().view(torch.uint8).numpy() for x in self.buffers()))
+        weights = sha256(
+            b"".join(x.cpu().flatten().view(torch.uint8).numpy() for x in self.buffers())
+        )
         others = (x for x in tree.leaves(self._personal) if x is not None)
-        return weights.digest(), *map(id, others)
+        return sha256(b"".join(raw)).digest(), *map(id, others)
 
     @property
     def _like(self) -> Tensor:

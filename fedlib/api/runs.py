@@ -326,7 +326,7 @@ def _task(
 ) -> Task:
     """The task of a model that predicts the classes of a federation; `given` as of `builder`."""
     names = range(data.num_classes) if data.class_name is None else data.class_name.tolist()
-    made = builder(model, _some_inputs(data), "model", (*data.y.shape[1:], len(names)), given)
+    made = builder(model, _some_inputs(data), "model", _shape_of_logits(data), given)
     if hasattr(class_weights, "keys"):  # a series of pandas may be in the order of frequencies
         if odd := sorted({*names} ^ {*class_weights.keys()}, key=str):
             raise ConfigError(f"class_weights must be of all classes; {quote(odd)} differ")
@@ -335,6 +335,11 @@ def _task(
     task = Task(made, class_weights=weights, **settings)
     set_precision(task)
     return task
+
+
+def _shape_of_logits(data: Federation) -> tuple[int, ...]:
+    """The shape of a model's output for one input: [L] or, for sequences, [T, L]"""
+    return *data.y.shape[1:], data.num_classes
 
 
 def _some_inputs(data: Federation) -> Tensor:
@@ -353,23 +358,27 @@ def _build_method(
     further = {}
     for x in fields(kind):
         if x.name != "task" and re.search(r"\bTask\b", str(x.type)) and own.get(x.name) is not None:
-            tasks = _tasks(own[x.name], x.name, data, settings, given)
+            is_own = is_ours(kind) and x.name in build.OWN_MODELS
+            logits = _shape_of_logits(data) if is_own else None
+            tasks = _tasks(own[x.name], x.name, data, settings, given, logits)
             one_of_several = str(x.type).startswith("tuple") and isinstance(tasks, Task)
             further[x.name] = (tasks,) if one_of_several else tasks
     with _in_one_line(f"{kind.__name__}: "):
         made = build.construct(kind, **{**own, **further})
-    build.refuse_parts(made, data)
+    build.refuse_gate(made, data)
     return made
 
 
-def _tasks(value: Any, name: str, data: Federation, settings: Mapping, given: bool) -> Any:
+def _tasks(
+    value: Any, name: str, data: Federation, settings: Mapping, given: bool, logits: Any
+) -> Any:
     """The task of a module or of a function that returns one, or a tuple of tasks for several."""
     if isinstance(value, list | tuple):
         numbered = ((f"{name}[{i}]", x) for i, x in enumerate(value))
-        return tuple(_tasks(x, one, data, settings, given) for one, x in numbered)
+        return tuple(_tasks(x, one, data, settings, given, logits) for one, x in numbered)
     if given and isinstance(value, nn.Module):  # as a function that returns it always
         value = partial(copy.deepcopy, copy.deepcopy(value))
-    return Task(builder(value, _some_inputs(data), name), **settings)
+    return Task(builder(value, _some_inputs(data), name, logits), **settings)
 
 
 @contextlib.contextmanager

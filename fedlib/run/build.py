@@ -93,7 +93,7 @@ def build_simulation(
     for each in tasks_of(method):
         _check_tokens(each, federation)
     _refuse_misfit(spec, method, federation)
-    _refuse_gate(method, federation)
+    refuse_gate(method, federation)
     course = build_course(spec)
     try:
         data = DeviceData(federation, task.dtype, task.device)
@@ -294,9 +294,10 @@ def _refuse_misfit(spec: RunSpec, method: Method, federation: Federation) -> Non
                 # Drawing a heavy one takes seconds. If it fails, its first step would fail as well,
                 # but clients' own models of more outputs than classes would train.
                 if is_own or not each.is_heavy:
-                    logits = _refuse_unlike(each.build(), examples, name)
-                    if is_own:
-                        _refuse_logits(logits, num_classes)
+                    given = _refuse_unlike(each.build(), examples, name).shape[-1]
+                    if is_own and not _fits(given, num_classes):
+                        must = f"must give {num_classes} numbers, a logit for each class"
+                        raise ConfigError(f"{name} {must}, got {given}")
     except ConfigError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
@@ -325,31 +326,11 @@ def _refuse_unlike(model: torch.nn.Module, examples: torch.Tensor, name: str) ->
     return whole
 
 
-def refuse_parts(method: Method, federation: Federation) -> None:
-    """Raises ConfigError for a gate or clients' own models of other sizes than the federation's."""
-    _refuse_gate(method, federation)
-    if not is_ours(type(method)):
-        return  # what the parts of a user's class give is not known
-    examples = _two_examples(federation)
-    for each in (x for name in OWN_MODELS for x in _all(getattr(method, name, ()))):
-        with draws.aside(), torch.no_grad(), dropout_key(torch.tensor(0)):
-            logits = each.build().eval()(examples)
-        _refuse_logits(logits, federation.num_classes)
-
-
-def _refuse_gate(method: Method, federation: Federation) -> None:
-    """Raise ConfigError for a gate of another size than the federation's inputs."""
+def refuse_gate(method: Method, federation: Federation) -> None:
+    """Raises ConfigError for a gate of another size than the federation's inputs."""
     inputs, given = math.prod(Shapes.of(federation).inputs), getattr(method, "gate_features", None)
     if given not in (None, inputs):
         raise ConfigError(f"gate_features must be {inputs}, the numbers of an input, got {given}")
-
-
-def _refuse_logits(logits: torch.Tensor, num_classes: int) -> None:
-    """Raise ConfigError for logits of a client's own model that are of other classes."""
-    if not _fits(given := logits.shape[-1], num_classes):
-        raise ConfigError(
-            f"clients' own models need {num_classes} outputs, one per class, got {given}"
-        )
 
 
 def _fits(outputs: int, num_classes: int) -> bool:
