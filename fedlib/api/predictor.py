@@ -90,8 +90,8 @@ class ClientModel(nn.Module):
         """As `nn.Module._apply`, also for what is frozen, and for buffers of whole numbers."""
         super()._apply(*args)
         device, dtype = self._like.device, self._like.dtype
-        self._method = with_tasks(self._method, lambda x: x.moved(device, dtype))
-        self._personal = changed(self._personal, lambda x: x.moved(device, dtype))
+        self._method = with_tasks(self._method, lambda x: x.move(device, dtype))
+        self._personal = changed(self._personal, lambda x: x.move(device, dtype))
         return self
 
     def _own(self) -> Any:

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.journal import refuse_diverged
+from fedlib.engine.journal import refuse_divergence
 from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
 from fedlib.methods.base import Range
 from fedlib.methods.mutual_learning import MutualLearning, State, View, kl_divergence, plain_mean
@@ -118,7 +118,7 @@ class FedKD(MutualLearning):
         apart = tree.unstack(students)
         norms = torch.stack([tree.sqnorm(student) for student in apart])
         when, what = f"in round {cohort.round + 1}", "its student's squared norm"
-        refuse_diverged(norms, cohort.host_ids, when, what)
+        refuse_divergence(norms, cohort.host_ids, when, what)
         sent = Rows(compressed(student, energy) for student in apart)
         returned = [recovered(student, state.small) for student in cohort.collect(sent)]
         return State(plain_mean(tree.stack(returned)), cohort.put(state.models, trained), memory)

@@ -288,7 +288,7 @@ class FedMoE(TrainedMixture):
         data, after = probe.data, (self.log_rounds, probe.round + 1)
 
         def by_class() -> Tensor:
-            y = data.y[data.owned("train", int(probe.host_ids[0]))]
+            y = data.y[data.rows_of("train", int(probe.host_ids[0]))]
             mass = server_mixture.class_mass(query, y, self.task.num_labels).T
             count = torch.bincount(y.long(), minlength=self.task.num_labels).clamp(min=1)
             return mass / count[:, None]

@@ -30,7 +30,7 @@ from torch.nn.functional import one_hot
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import NUMBERS, draw_experts, each_expert
-from fedlib.engine.journal import refuse_diverged
+from fedlib.engine.journal import refuse_divergence
 from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params
@@ -240,7 +240,7 @@ class IFCA(Method):
             return torch.zeros_like(cohort.ids)
         losses = cohort.example_mean(cohort.score(self.losses, experts))
         clients, names = cohort.host_ids, (cohort.seed, cohort.round, stream)
-        refuse_diverged(losses, clients, f"by round {cohort.round}", "an expert's training loss")
+        refuse_divergence(losses, clients, f"by round {cohort.round}", "an expert's training loss")
         return chosen_by(losses, explore, clients, *names)
 
     def losses(self, experts: Params, batch: Batch) -> Tensor:
@@ -259,7 +259,7 @@ class IFCA(Method):
         early_stopping.refuse_nothing_to_stop_on(cohort, split)
         losses = early_stopping.client_losses(cohort, self.task.losses, start, split=split)
         when, what = f"by round {cohort.round}", f"{split} loss"
-        refuse_diverged(losses, cohort.host_ids, when, what)
+        refuse_divergence(losses, cohort.host_ids, when, what)
         members = one_hot(choice, self.num_experts).T.bool()  # [E, C]
         total = torch.where(members, losses, 0).sum(1)
         loss = (total / members.sum(1)).to(state.best_loss.dtype)  # NaN if no client chose it

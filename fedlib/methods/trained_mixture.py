@@ -110,7 +110,7 @@ class TrainedMixture(GatedMixture):
         loss = self.validation_loss(model, outputs, server)
         mixture = predictor(model)
         if self.keep == "best":
-            return best.renewed(mixture, loss, server.round + 1)
+            return best.update(mixture, loss, server.round + 1)
         number = torch.full_like(best.round, server.round + 1)
         return best._replace(params=tree.clone(mixture), loss=loss.to(best.loss), round=number)
 

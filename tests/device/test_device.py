@@ -36,7 +36,7 @@ MODELS = sorted({*models.MODELS} - {"vae"})  # no classifier; fedmix_vae trains 
 
 # Where a round may wait for the device between steps, and why.
 MAY_WAIT = {
-    "engine/journal.py:refuse_diverged": "stops before anybody computes with what is not finite",
+    "engine/journal.py:refuse_divergence": "stops before anybody computes with what is not finite",
     "engine/task.py:<dictcomp>": "a model that is drawn on the host begins in this round",
     "engine/task.py:init": "the same, where Python has no frame for a comprehension",
     "methods/clustered.py:average": "clusters are as many as the data make",
@@ -48,7 +48,7 @@ MAY_WAIT = {
     "methods/ifca.py:chosen_by": "the same: it draws on the host",
     "methods/ifca.py:round": "the download depends on what clients chose",
     "methods/ifca.py:stopped": "training ends when clients choose as before",
-    "methods/parts/chosen.py:renewed": "keeps the best model, by its loss",
+    "methods/parts/chosen.py:update": "keeps the best model, by its loss",
     "methods/parts/early_stopping.py:train": "clients that no longer improve train no more",
 }  # fmt: skip
 

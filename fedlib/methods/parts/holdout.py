@@ -30,7 +30,7 @@ def apart(cohort: Cohort, fraction: float) -> tuple[Cohort, Cohort]:
     key = cohort.seed, fraction
     if key not in made:
         splits = cut(cohort.data.federation.train, *key)
-        made[key] = [cohort.data.changed(train=split) for split in splits]
+        made[key] = [cohort.data.with_fields(train=split) for split in splits]
     rest, held = (replace(cohort, data=data) for data in made[key])
     return rest, held
 

@@ -194,7 +194,7 @@ class Networks:
 
     def _draw(self, bodies: Params, body: Params, cohort: Cohort) -> bool:
         """Whether some expert's features of a training example differ from batch to batch."""
-        rows = cohort.data.owned("train", int(cohort.host_ids[0]))[:1]
+        rows = cohort.data.rows_of("train", int(cohort.host_ids[0]))[:1]
         one = Batch(cohort.data.inputs(rows), cohort.data.y[rows], torch.zeros_like(rows))
         if not self.seen(one._replace(train=True)).train:
             return False
