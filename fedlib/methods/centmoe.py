@@ -48,7 +48,7 @@ class CentMoE(GatedMixture):
 
     def init(self, num_clients: int, seed: int) -> State:
         """Independently drawn experts, as only their start distinguishes them."""
-        model = self.drawn(seed)
+        model = self.draw_mixture(seed)
         memory = self.local.memory(self.mixture_task.trainable(model), num_clients)
         return State(model, memory, chosen.start(predictor(model)))
 
