@@ -247,7 +247,7 @@ CHANGES = {
     "cifar_resnet18": [CropFlip(4), Cutout()],
     "fedmoe_cnn": [ResizedCrop()],
     "resnet20": [CropFlip(4)],
-    **dict.fromkeys(("pfedmoe_cnn", "pfedmoe_gate"), augment.erased(True)),
+    **dict.fromkeys(("pfedmoe_cnn", "pfedmoe_gate"), augment.distortions(True)),
 }
 
 
