@@ -63,7 +63,7 @@ class Apart(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def refused(who: str, instead: str) -> Iterator[None]:
+def refuse(who: str, instead: str) -> Iterator[None]:
     """Raises ConfigError if this block draws from a global generator, and puts all back.
 
     Args:

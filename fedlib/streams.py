@@ -67,9 +67,9 @@ def _states(words: np.ndarray) -> np.ndarray:
     columns = [*words.T, *np.zeros((POOL, len(words)), np.uint32)]
     pool = [hashed(column) for column in columns[:POOL]]
     for source, target in permutations(range(POOL), 2):
-        pool[target] = _mixed(pool[target], hashed(pool[source]))
+        pool[target] = _mix(pool[target], hashed(pool[source]))
     for column in words.T[POOL:]:
-        pool = [_mixed(target, hashed(column)) for target in pool]
+        pool = [_mix(target, hashed(column)) for target in pool]
     hashed = _Hash(INIT_B, MULT_B)
     return np.stack([hashed(column) for column in 2 * pool], axis=1).view(np.uint64)
 
@@ -87,6 +87,6 @@ class _Hash:
         return values ^ (values >> SHIFT)
 
 
-def _mixed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _mix(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     values = MIX_LEFT * left - MIX_RIGHT * right
     return values ^ (values >> SHIFT)

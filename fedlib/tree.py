@@ -186,7 +186,7 @@ def in_turn(values: Sequence[Any], clients: Iterable[int]) -> Rows:
     return Rows(values[client % len(values)] for client in clients)
 
 
-def joined(tree: T, client: int) -> T:
+def of_client(tree: T, client: int) -> T:
     """One client's tree: its own rows of all `Rows`, and all other leaves, which are shared."""
     return map_clients(lambda x: x[client] if type(x) is Rows else x, tree)
 
@@ -278,10 +278,10 @@ def combine(tree: T, weights: Tensor) -> T:
     Raises ValueError for `Rows` of different kinds.
     """
 
-    def combined(x: Tensor) -> Tensor:
+    def combine_leaf(x: Tensor) -> Tensor:
         return torch.tensordot(weights.to(x.dtype), x.to(weights.device), dims=1)
 
-    return map(combined, together(tree))
+    return map(combine_leaf, together(tree))
 
 
 def mean(tree: T, weights: Tensor) -> T:
@@ -314,13 +314,13 @@ def clone(tree: T) -> T:
     return map(lambda x: x.clone(memory_format=torch.contiguous_format), tree)
 
 
-def clone_named(tree: T, names: Callable[[str], bool]) -> T:
+def clone_entries(tree: T, names: Callable[[str], bool]) -> T:
     """`tree` with copies of the entries that `names` selects; its other tensors are the same."""
     if isinstance(tree, dict):
-        return {k: clone(x) if names(k) else clone_named(x, names) for k, x in tree.items()}
+        return {k: clone(x) if names(k) else clone_entries(x, names) for k, x in tree.items()}
     if not isinstance(tree, tuple | list):
         return tree
-    parts = [clone_named(x, names) for x in tree]
+    parts = [clone_entries(x, names) for x in tree]
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
 
 

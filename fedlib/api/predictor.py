@@ -85,9 +85,7 @@ class ClientModel(nn.Module):
     @property
     def key(self) -> tuple:
         """Equal for clients of one run whose predictions are, in every bit, those of one model."""
-        weights = sha256(
-            b"".join(x.cpu().flatten().view(torch.uint8).numpy() for x in self.buffers())
-        )
+        raw = (x.cpu().flatten().view(torch.uint8).numpy() for x in self.buffers())
         others = (x for x in tree.leaves(self._personal) if x is not None)
         return sha256(b"".join(raw)).digest(), *map(id, others)
 
@@ -100,8 +98,8 @@ class ClientModel(nn.Module):
         """As `nn.Module._apply`, also for what is frozen, and for buffers of whole numbers."""
         super()._apply(*args)
         device, dtype = self._like.device, self._like.dtype
-        self._method = with_tasks(self._method, lambda x: x.moved(device, dtype))
-        self._personal = map_tasks(self._personal, lambda x: x.moved(device, dtype))
+        self._method = with_tasks(self._method, lambda x: x.move(device, dtype))
+        self._personal = map_tasks(self._personal, lambda x: x.move(device, dtype))
         return self
 
     def _own(self) -> Any:

@@ -134,7 +134,7 @@ def check_draws(model: nn.Module, inputs: Tensor, name: str) -> None:
         if all(_draws(run, model) for _ in range(draws.TRIES)):
             path = _first_to_draw(run, model)
             layer = f": {type(model.get_submodule(path)).__name__} {path!r}" if path else ""
-            with draws.refused(f"{name}{layer}", instead):
+            with draws.refuse(f"{name}{layer}", instead):
                 run(model)
         if not torch.equal(run(model), run(model)):
             raise ConfigError(

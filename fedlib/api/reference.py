@@ -204,7 +204,7 @@ def loss_of(outputs: Tensor, batch: Batch) -> Tensor:
 
 
 def _inputs(work: Work, client: int) -> Tensor:
-    return work.data.inputs(work.data.owned("train", client))
+    return work.data.inputs(work.data.rows_of("train", client))
 
 
 @torch.no_grad()

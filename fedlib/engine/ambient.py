@@ -46,7 +46,7 @@ def expert(number: Tensor | int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def stacked_experts(stacked: bool) -> Iterator[None]:
+def stack_experts(stacked: bool) -> Iterator[None]:
     """Whether `experts.each_expert` runs all experts in one batched call inside this block."""
     token = _stacked.set(stacked)
     try:
@@ -56,7 +56,7 @@ def stacked_experts(stacked: bool) -> Iterator[None]:
 
 
 def experts_are_stacked() -> bool:
-    """See `stacked_experts`."""
+    """See `stack_experts`."""
     return _stacked.get()
 
 

@@ -56,7 +56,7 @@ class Batches:
 
 def draw_batches(num_examples: int, solver: Solver, *stream: int | str) -> Batches:
     """Shuffled epochs of a client with `num_examples` examples, cut into steps."""
-    return _drawn(num_examples, solver, streams.generator(*stream))
+    return _draw_batches(num_examples, solver, streams.generator(*stream))
 
 
 def draw_cohort(
@@ -64,10 +64,10 @@ def draw_cohort(
 ) -> list[Batches]:
     """`draw_batches(size, solver, *stream, client)` of each of the `clients`, but faster."""
     draws = streams.generators(*stream, each=clients)
-    return [_drawn(size, solver, draw) for size, draw in zip(sizes, draws, strict=True)]
+    return [_draw_batches(size, solver, draw) for size, draw in zip(sizes, draws, strict=True)]
 
 
-def _drawn(num_examples: int, solver: Solver, draw: np.random.Generator) -> Batches:
+def _draw_batches(num_examples: int, solver: Solver, draw: np.random.Generator) -> Batches:
     epochs, steps, examples = cut(num_examples, solver)
     orders = [draw.permutation(num_examples) for _ in range(epochs)]
     # As draw.integers(0, 2**62) gives them, in a tenth of the time.
@@ -113,7 +113,7 @@ def refuse_single_examples(sizes: Sequence[int], clients: Sequence[int], solver:
 class Wave(NamedTuple):
     """One step of several clients at once.
 
-    All batches of a wave have the same number of real examples, unless it is `padded`: then the
+    All batches of a wave have the same number of real examples, unless it `is_padded`: then the
     examples of short batches are repeated, and a mask marks the real ones.
     """
 
@@ -124,7 +124,7 @@ class Wave(NamedTuple):
     epoch: int
 
     @property
-    def padded(self) -> bool:
+    def is_padded(self) -> bool:
         """Whether some batch is shorter than the wave."""
         return bool((self.sizes < self.index.shape[1]).any())
 

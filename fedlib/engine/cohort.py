@@ -23,9 +23,9 @@ from fedlib.engine.executors import Executor, Loop
 from fedlib.engine.journal import Journal
 from fedlib.engine.parts import (
     Total,
-    joined,
+    join_parts,
     numbers_of_all,
-    numbers_of_chosen,
+    numbers_of_experts,
     refuse_others,
     slices,
 )
@@ -191,7 +191,7 @@ class Cohort:
           experts: leaves [E, ...].
           chosen: [C, E] bool, the experts for each client; None sends all experts to all clients.
         """
-        self.journal.down += numbers_of_chosen(experts, chosen, self.size)
+        self.journal.down += numbers_of_experts(experts, chosen, self.size)
         return tree.broadcast(experts, self.size)
 
     def collect_some(self, experts: Tree | Total, chosen: Tensor | None) -> Tree | Total:
@@ -200,7 +200,7 @@ class Cohort:
         Clients send the `chosen` [C, E] experts, or all; the server must not use the others.
         """
         one = experts.sum if isinstance(experts, Total) else tree.take(experts, 0)
-        self.journal.up += numbers_of_chosen(one, chosen, self.size)
+        self.journal.up += numbers_of_experts(one, chosen, self.size)
         return experts
 
     def held(self, shared: T) -> T:
@@ -289,15 +289,15 @@ class Cohort:
 
         def train(cut: slice) -> tuple[slice, Tree]:
             part, given = self.some(cut), tree.take((params, rates, momenta, per_client), cut)
-            trained, losses, after = part._trained(step, *given, local=local, stream=stream)
+            trained, losses, after = part._train(step, *given, local=local, stream=stream)
             result = returns(part, trained) if returns else trained
             return cut, (result, losses, keep(after) if keep else ())
 
-        result, losses, momenta = self._joined(train, params, streams=returns is not None)
+        result, losses, momenta = self._run_parts(train, params, streams=returns is not None)
         self.journal.add(self.host_ids, losses)
-        return result, memory and memory.renewed(clients, momenta, local.epochs)
+        return result, memory and memory.update(clients, momenta, local.epochs)
 
-    def _trained(self, step, params, rates, momenta, per_client, *, local, stream) -> tuple:
+    def _train(self, step, params, rates, momenta, per_client, *, local, stream) -> tuple:
         """Trained parameters, mean losses [C] and momenta of these clients."""
         kinds = tree.kinds((params, per_client))
         weights, statistics = tree.partition(params, self.task.is_statistic)
@@ -327,12 +327,12 @@ class Cohort:
             done = part._fold(lifted, start, *given[1], **how)
             return cut, returns(part, done) if returns else done
 
-        return self._joined(fold, carry, streams=returns is not None)
+        return self._run_parts(fold, carry, streams=returns is not None)
 
-    def _joined(self, work: Callable, models: Tree, streams: bool) -> Tree:
+    def _run_parts(self, work: Callable, models: Tree, streams: bool) -> Tree:
         """The results of `work(slice)` of all parts of the cohort; one part unless it `streams`."""
         together = self.executor.together if streams else self.size
-        return joined(map(work, slices(models, self.size, together)), self.size)
+        return join_parts(map(work, slices(models, self.size, together)), self.size)
 
     # -- scoring ----------------------------------------------------------------------
 
@@ -365,7 +365,7 @@ class Cohort:
         if not every.any():
             raise DataError(f"no client has {split} examples; give {split}= or {split}_fraction")
         sizes = every[self.host_ids]
-        if values.shape[1] not in (sizes.max(), every.max()):  # the latter if `padded`
+        if values.shape[1] not in (sizes.max(), every.max()):  # the latter after `pad_scores`
             raise ValueError(f"{values.shape[1]} scores are not of {split} examples; say of which")
         count = upload(sizes, values.device)
         own = torch.arange(values.shape[1], device=values.device) < count[:, None]
@@ -394,5 +394,5 @@ class Cohort:
         self.journal.examples += sum(batches.examples for batches in drawn)
         work = self._work(f"training ({stream})", kinds)
         # A forward pass updates running statistics in place.
-        fixed = tree.clone_named(per_client, self.task.is_statistic)
+        fixed = tree.clone_entries(per_client, self.task.is_statistic)
         return self.executor.fold(work, drawn, local.batch_size, step, carry, fixed)

@@ -24,7 +24,7 @@ def descent(
         weights, statistics, total, count, buffers = carry
         batch = args_and_batch[-1]
         grads, value = gradient(loss, weights, statistics, *args_and_batch)
-        grads = local.clipped(grads, stacked=value.dim() > 0)
+        grads = local.clip(grads, stacked=value.dim() > 0)
         if isinstance(batch.epoch, Tensor):
             epoch = batch.epoch[:1].clamp(max=local.epochs - 1)
             lr = rates.index_select(-1, epoch).squeeze(-1)

@@ -63,12 +63,12 @@ class DeviceData:
         x = self.x[rows].to(self.dtype)
         return x if self._scale is None else x * self._scale + self._shift
 
-    def owned(self, split: str, client: int) -> Tensor:
+    def rows_of(self, split: str, client: int) -> Tensor:
         """Pool rows of one client in one split -> [N] int64"""
         offsets = self.federation.split(split).offsets
         return self.rows[split][offsets[client] : offsets[client + 1]]
 
-    def changed(self, **fields: Any) -> "DeviceData":
+    def with_fields(self, **fields: Any) -> "DeviceData":
         """The same data with other fields of the federation, such as the examples of a split."""
         other = copy(self)  # the pool is shared
         other.federation = replace(self.federation, **fields)
@@ -93,7 +93,7 @@ def is_on(x: Tensor, device: torch.device) -> bool:
     return x.device.type == device.type and device.index in (None, x.device.index)
 
 
-def moved(values: Tree, device: torch.device) -> Tree:
+def move(values: Tree, device: torch.device) -> Tree:
     """`values` on `device`; leaves that are there already or are not tensors stay as they are."""
     if all(is_on(x, device) for x in tree.leaves(values) if isinstance(x, Tensor)):
         return values
@@ -113,7 +113,7 @@ def placed(rows: Rows) -> Rows:
         return rows
     home = torch.device("cpu")
     once = {id(row): row for row in rows}  # clients that share a row still share it afterwards
-    once = {number: moved(row, home) for number, row in once.items()}
+    once = {number: move(row, home) for number, row in once.items()}
     return Rows(once[id(row)] for row in rows)
 
 

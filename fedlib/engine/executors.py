@@ -20,10 +20,10 @@ from torch.func import vmap
 from fedlib import tree
 from fedlib.engine import ambient
 from fedlib.engine.batches import Batches, waves
-from fedlib.engine.device import moved, upload
+from fedlib.engine.device import move, upload
 from fedlib.engine.failure import note_errors
 from fedlib.engine.room import give_back
-from fedlib.engine.subnormal import flushed
+from fedlib.engine.subnormal import flush_subnormal
 from fedlib.engine.task import Batch
 from fedlib.engine.waves import (
     Work,
@@ -67,7 +67,7 @@ class Workers:
         """Call `fn` with each number of `order`, without gradients and subnormal numbers."""
 
         def quietly(numbers: Iterable[int]) -> None:
-            with torch.no_grad(), flushed():
+            with torch.no_grad(), flush_subnormal():
                 for number in numbers:
                     fn(number)
 
@@ -125,7 +125,7 @@ class Loop:
         def visit(position: int) -> None:
             views, args = clients[position]
             # A step may put new tensors into its carry, which must not be the dict of the views.
-            own, args = moved(tree.map(lambda x: x, views), device), moved(args, device)
+            own, args = move(tree.map(lambda x: x, views), device), move(args, device)
             client, batches = int(work.ids[position]), drawn[position]
             with note_errors(work.of(slice(position, position + 1))) as place:
                 advance = begin(args)
@@ -149,13 +149,13 @@ class Loop:
              batch_size: int) -> Tensor:  # fmt: skip
         """`fn(*per_client, batch) -> [B, ...]` on every example of `split` -> [C, N, ...]"""
         if _may_pool(work, per_client):
-            return _pooled(work, fn, per_client, split, batch_size, self._workers)
+            return _score_together(work, fn, per_client, split, batch_size, self._workers)
         sizes = work.data.federation.split(split).sizes[work.ids]
         parts = [None] * len(sizes)
 
         def visit(position: int) -> None:
-            args = moved(tree.take(per_client, position), work.data.device)
-            rows = work.data.owned(split, int(work.ids[position]))
+            args = move(tree.take(per_client, position), work.data.device)
+            rows = work.data.rows_of(split, int(work.ids[position]))
             index = torch.arange(len(rows), device=rows.device)
             scores = []
             with note_errors(work.of([position])) as place:
@@ -210,14 +210,14 @@ class Batched:
         device = work.data.device
 
         def fold(block: np.ndarray, active: Tensor | None = None) -> Tree:
-            own, args = moved(take_block((carry, per_client), block, active), device)
+            own, args = move(take_block((carry, per_client), block, active), device)
             of_block = work.of(block), [drawn[c] for c in block]
             done = self._fold_block(*of_block, batch_size, step, own, args)
             return put_block(carry, block, active, done)
 
         blocks = self._blocks([len(batches.steps) for batches in drawn], work.kinds)
         if len(blocks) == 1 and device.type == "cpu":  # needs no copies: no block is tried twice
-            with flushed():
+            with flush_subnormal():
                 return fold(blocks[0])
         self._visit(lambda block: fold(block, upload(block, device)), blocks)
         return carry
@@ -239,7 +239,7 @@ class Batched:
     def each(self, work, fn, per_client, split, batch_size):
         """See `Loop.each`."""
         if _may_pool(work, per_client):
-            return _pooled(work, fn, per_client, split, batch_size, self._workers)
+            return _score_together(work, fn, per_client, split, batch_size, self._workers)
         sizes = work.data.federation.split(split).sizes[work.ids]
         if not sizes.any() or work.task.mixes_examples:  # no examples, or none may be added
             return Loop().each(work, fn, per_client, split, batch_size)
@@ -247,7 +247,7 @@ class Batched:
 
         def score(block: np.ndarray) -> None:
             device = work.data.device
-            args = moved(take_block(per_client, block, upload(block, device)), device)
+            args = move(take_block(per_client, block, upload(block, device)), device)
             scores = self._score_block(work.of(block), fn, args, split, batch_size)
             for position, row in zip(block, scores, strict=True):
                 parts[position] = row
@@ -261,7 +261,7 @@ class Batched:
     def _score_block(self, work, fn, per_client, split, batch_size) -> Iterable[Tensor]:
         """Scores of the clients of one block, [N, ...] for each."""
         sizes = work.data.federation.split(split).sizes[work.ids]
-        owned = [work.data.owned(split, client) for client in work.ids.tolist()]
+        owned = [work.data.rows_of(split, client) for client in work.ids.tolist()]
         width = int(sizes.max())
         rows = torch.stack([lengthen(r, width) for r in owned])
 
@@ -295,7 +295,7 @@ class Batched:
 
         dims = tree.map(lambda x: 0 if isinstance(x, Tensor) and not is_shared(x) else None, args)
         args = tree.map(lambda x: x[0] if is_shared(x) else x, args)
-        with ambient.stacked_experts(True):
+        with ambient.stack_experts(True):
             return vmap(fn, in_dims=dims)(*args)
 
     def _blocks(self, costs: Sequence[int], kinds: np.ndarray | None = None) -> list[np.ndarray]:
@@ -335,11 +335,11 @@ def _may_pool(work: Work, per_client: tuple) -> bool:
     return not tree.rows_in(per_client) and all(map(tree.is_broadcast, tree.leaves(per_client)))
 
 
-def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int,
+def _score_together(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int,
             workers: Workers) -> Tensor:  # fmt: skip
     """Scores of shared models on the examples of all clients together -> [C, N, ...]"""
     sizes = work.data.federation.split(split).sizes[work.ids]
-    rows = torch.cat([work.data.owned(split, client) for client in work.ids.tolist()])
+    rows = torch.cat([work.data.rows_of(split, client) for client in work.ids.tolist()])
     index = upload(np.concatenate([np.arange(n) for n in sizes]), rows.device)
     args = tree.take(shared, 0)
     pieces = scoring_batches(work, rows, index, batch_size)

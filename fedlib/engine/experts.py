@@ -1,6 +1,7 @@
 """Functions for mixtures: the draw of experts, and the arithmetic of weights and losses."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -60,8 +61,8 @@ def each_expert(fn: Callable, experts: Tree) -> Tensor:
     if ambient.experts_are_stacked():
         first = tree.leaves(experts)[0]
         numbers = torch.arange(len(first), device=first.device)
-        return vmap(_numbered(fn), out_dims=1)(numbers, experts)
-    outputs = [_numbered(fn)(e, expert) for e, expert in enumerate(tree.unstack(experts))]
+        return vmap(partial(_run, fn), out_dims=1)(numbers, experts)
+    outputs = [_run(fn, e, expert) for e, expert in enumerate(tree.unstack(experts))]
     return torch.stack(outputs, dim=1)
 
 
@@ -83,7 +84,7 @@ def responsibilities(weights: Tensor, losses: Tensor) -> Tensor:
     return torch.softmax(weights.log().unsqueeze(-2) - losses, dim=-1)
 
 
-def padded(scores: Tensor, sizes: np.ndarray) -> Tensor:
+def pad_scores(scores: Tensor, sizes: np.ndarray) -> Tensor:
     """Scores [C, N, ...] with zeros up to the largest of the `sizes` of all clients.
 
     Their shape is then the same for every cohort, so steps that read them are traced or captured
@@ -116,9 +117,6 @@ def expert_losses(log_probs: Tensor, y: Tensor, class_weights: Tensor | None = N
     return mean_from(2, element_nll(log_probs, y, class_weights))
 
 
-def _numbered(fn: Callable) -> Callable:
-    def run(number: Tensor | int, expert: Tree) -> Tensor:
-        with ambient.expert(number):
-            return fn(expert)
-
-    return run
+def _run(fn: Callable, number: Tensor | int, expert: Tree) -> Tensor:
+    with ambient.expert(number):
+        return fn(expert)

@@ -35,7 +35,7 @@ def call(module: nn.Module, params: dict[str, Tensor], *inputs: Tensor) -> Tenso
     Raises:
       KeyError: unless `params` has exactly the names of the module's parameters and buffers.
     """
-    own, places = _prepared(module)
+    own, places = _prepare(module)
     if params.keys() != places.keys():
         odd = sorted(params.keys() ^ places.keys())
         raise KeyError(f"parameters do not fit the module: {odd} are on one side only")
@@ -46,7 +46,7 @@ def call(module: nn.Module, params: dict[str, Tensor], *inputs: Tensor) -> Tenso
                 where[key] = params[name]
         outputs = own(*inputs)
         if own.training:
-            _keep_assigned(places, params)
+            _copy_back(places, params)
         return outputs
     finally:
         for where, key, value in before:
@@ -54,7 +54,7 @@ def call(module: nn.Module, params: dict[str, Tensor], *inputs: Tensor) -> Tenso
 
 
 @torch.no_grad()
-def _keep_assigned(places: Places, params: dict[str, Tensor]) -> None:
+def _copy_back(places: Places, params: dict[str, Tensor]) -> None:
     """Copy tensors that the module put in place of those of `params` into these."""
     for name, spots in places.items():
         for where, key in spots:
@@ -62,7 +62,7 @@ def _keep_assigned(places: Places, params: dict[str, Tensor]) -> None:
                 params[name].copy_(where[key])
 
 
-def _prepared(module: nn.Module) -> tuple[nn.Module, Places]:
+def _prepare(module: nn.Module) -> tuple[nn.Module, Places]:
     """This thread's copy of `module`, and the places of its tensors."""
     if not hasattr(_local, "prepared"):
         _local.prepared = WeakKeyDictionary()

@@ -130,7 +130,7 @@ class Program:
         self.task, self.data = work.task, work.data  # kept, so that no other object gets their ids
         self.executor, self.size = executor, len(work.ids)
         self.closed: list[Tensor] = []
-        _, self.step = walk(step, self._copied, (Batched,))
+        _, self.step = walk(step, self._keep_copy, (Batched,))
         self.carry = self.args = self.first = None
         self.shapes: dict[tuple, Shape] = {}
 
@@ -191,7 +191,7 @@ class Program:
         keys = np.pad(wave.keys, (0, more))
         return np.concatenate([clients, index.ravel(), keys, sizes, [wave.epoch]])
 
-    def _copied(self, x: Tensor) -> Tensor:
+    def _keep_copy(self, x: Tensor) -> Tensor:
         self.closed.append(x.clone())
         return self.closed[-1]
 

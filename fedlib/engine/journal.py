@@ -42,7 +42,7 @@ class Journal:
         self.losses.append(losses)
         self.clients.append(clients)
 
-    def refuse_diverged(self, when: str, group: str = "seen") -> None:
+    def refuse_divergence(self, when: str, group: str = "seen") -> None:
         """Raise DivergedError unless all losses are finite; waits for the device.
 
         Args:
@@ -50,13 +50,13 @@ class Journal:
           group: the group to which this journal belongs.
         """
         for clients, losses in zip(self.clients, self.losses, strict=True):
-            refuse_diverged(losses, clients, when, group=group)
+            refuse_divergence(losses, clients, when, group=group)
         for group, journal in self.others.items():
-            journal.refuse_diverged(when, group)
+            journal.refuse_divergence(when, group)
 
     @contextlib.contextmanager
-    def watched(self, when: str) -> Iterator[None]:
-        """Call `refuse_diverged` after this block, also after an error; then forget the losses.
+    def watch(self, when: str) -> Iterator[None]:
+        """Call `refuse_divergence` after this block, also after an error; then forget the losses.
 
         Raises:
           DivergedError: if a loss is not finite, in place of any other error of the block.
@@ -64,13 +64,13 @@ class Journal:
         try:
             yield
         except Exception:
-            self.refuse_diverged(when)
+            self.refuse_divergence(when)
             raise
-        self.refuse_diverged(when)
+        self.refuse_divergence(when)
         self.losses, self.clients, self.others = [], [], {}
 
 
-def refuse_diverged(
+def refuse_divergence(
     losses: Tensor | np.ndarray,
     clients: np.ndarray,
     when: str,
@@ -95,9 +95,9 @@ def refuse_diverged(
     row, column = (~finite).nonzero()[0].tolist()
     client, loss = int(clients[row]), losses.reshape(len(losses), -1)[row, column].item()
     who = f"client {client}" if group in CLIENTS else f"the {group}"
-    raise diverged(who, when, f"{what} is {loss}")
+    raise divergence(who, when, f"{what} is {loss}")
 
 
-def diverged(who: str, when: str, what: str) -> DivergedError:
+def divergence(who: str, when: str, what: str) -> DivergedError:
     """The error for, say, "client 3", "in round 2" and "training loss is nan"."""
     return DivergedError(f"{who} diverged {when}: {what}; {ADVICE}")

@@ -56,7 +56,7 @@ class Total:
         """The sum divided by a number of examples, such as those of all clients -> leaves [...]"""
         return tree.map(lambda x: x / examples, self.sum)
 
-    def settled(self) -> "Total":
+    def add_up(self) -> "Total":
         """This total after adding up its terms, except for the last few of small models -> self"""
         self._add(len(self._weights) // self._at_once * self._at_once)
         self._terms = tree.clone(self._terms)
@@ -69,7 +69,7 @@ class Total:
         if len(self._weights):
             terms = tree.concatenate([tree.together(x) for x in (self._terms, terms)])
         self._terms, self._weights = terms, np.concatenate([self._weights, others._weights])
-        return self.settled()
+        return self.add_up()
 
     def _add(self, count: int) -> None:
         """Add the first `count` of the remaining terms to the sum."""
@@ -107,7 +107,7 @@ def numbers_of_all(sent: Tree, size: int) -> int:
     return sum(tree.leaves(tree.map_clients(numbers, sent)))
 
 
-def numbers_of_chosen(experts: Tree, chosen: Tensor | None, size: int) -> int:
+def numbers_of_experts(experts: Tree, chosen: Tensor | None, size: int) -> int:
     """Count of the numbers in the `chosen` [C, E] experts [E, ...] of all `size` clients.
 
     Waits for the device, unless `chosen` is None, which means all experts.
@@ -144,7 +144,7 @@ def slices(models: Tree, size: int, together: int) -> list[slice]:
     return [slice(first, min(first + number, size)) for first in range(0, size, number)]
 
 
-def joined(parts: Iterable[tuple[slice, Tree]], size: int) -> Tree:
+def join_parts(parts: Iterable[tuple[slice, Tree]], size: int) -> Tree:
     """The results of all parts, joined to the result of all `size` clients.
 
     Args:
@@ -173,7 +173,7 @@ def _with_part(
 ) -> Tensor | Rows | Total:
     """`x` with the result `more` of the clients `cut`; see `_room_for`."""
     if type(more) is Total:
-        return more.settled() if x is None else x.extend(more)
+        return more.add_up() if x is None else x.extend(more)
     if type(more) is Rows:
         return Rows((*x, *more))
     x[cut] = more

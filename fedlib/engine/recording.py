@@ -1,10 +1,10 @@
 """The operations of a step, noted below autograd, and a function that repeats them.
 
 `Recorder` notes every operation that PyTorch executes inside its block, also in backward passes,
-and refuses steps that are not functions of their input tensors. `replayed` writes a Python function
-of them: the same operations on the same arguments in the same order, so the same bits, without
-modules, trees and autograd. It omits copies of references and operations that undo each other, and
-computes constants once.
+and refuses steps that are not functions of their input tensors. `write_program` writes a Python
+function of them: the same operations on the same arguments in the same order, so the same bits,
+without modules, trees and autograd. It omits copies of references and operations that undo each
+other, and computes constants once.
 """
 
 import types
@@ -131,7 +131,7 @@ class Recorder(TorchDispatchMode):
         return "" if known else "the step leaves a tensor that no operation made"
 
 
-def replayed(calls: list[Call], inputs: list[Tensor], outputs: list[Tensor]) -> Callable:
+def write_program(calls: list[Call], inputs: list[Tensor], outputs: list[Tensor]) -> Callable:
     """A function of tensors like `inputs` that repeats `calls` and returns `outputs` in a list.
 
     If a step changes tensors in place, its outputs may be among the inputs.

@@ -22,7 +22,7 @@ def counts(federation: Federation, clients: np.ndarray, of: str, num: int) -> np
     Raises:
       DataError: as `Cohort.shares`.
     """
-    found = [np.bincount(x, minlength=num) for x in _given(federation, clients, of)]
+    found = [np.bincount(x, minlength=num) for x in _values(federation, clients, of)]
     if (most := max(map(len, found), default=num)) > num:
         raise DataError(f"{of} must be below {num}, got {most - 1}")
     return np.array(found, np.int64).reshape(-1, num)
@@ -30,14 +30,14 @@ def counts(federation: Federation, clients: np.ndarray, of: str, num: int) -> np
 
 def side(federation: Federation, clients: np.ndarray) -> np.ndarray:
     """See `Cohort.side` -> [C, N] int64"""
-    given = _given(federation, clients, "side")
+    given = _values(federation, clients, "side")
     padded = np.zeros((len(clients), max(map(len, given), default=0)), np.int64)
     for row, values in zip(padded, given, strict=True):
         row[: len(values)] = values
     return padded
 
 
-def _given(federation: Federation, clients: np.ndarray, of: str) -> list[np.ndarray]:
+def _values(federation: Federation, clients: np.ndarray, of: str) -> list[np.ndarray]:
     """Labels or side information of each client's training examples -> C x [N]"""
     pool = federation.y if of == "label" else federation.side
     if pool is None:

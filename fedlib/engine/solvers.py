@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.engine.device import moved, placed
+from fedlib.engine.device import move, placed
 from fedlib.engine.schedules import Schedule
 from fedlib.errors import ConfigError
 from fedlib.fields import Range, check
@@ -39,7 +39,7 @@ class Memory(NamedTuple):
         )
         return Memory(empty, torch.full_like(self.epochs, int(self.epochs.max())))
 
-    def renewed(self, clients: list[int], buffers: Rows | tuple, epochs: int) -> "Memory":
+    def update(self, clients: list[int], buffers: Rows | tuple, epochs: int) -> "Memory":
         """This memory after `epochs` more epochs of `clients`; `buffers` is () without momenta."""
         rows = list(self.buffers)
         for client, row in zip(clients, buffers, strict=bool(buffers)):
@@ -113,19 +113,19 @@ class Solver:
 
     def step(self, params: dict, grads: dict, buffers: Tree, lr: Rate) -> tuple:
         """(params, buffers) of ONE client after clipping and `step_`; changes no argument."""
-        buffers = moved(buffers, tree.leaves(params)[0].device)  # they may be in host memory
+        buffers = move(buffers, tree.leaves(params)[0].device)  # they may be in host memory
         params, buffers = tree.clone((params, buffers))
-        self.step_(params, self.clipped(grads), buffers, lr, {})
+        self.step_(params, self.clip(grads), buffers, lr, {})
         return params, buffers
 
-    def clipped(self, grads: dict, stacked: bool = False) -> dict:
+    def clip(self, grads: dict, stacked: bool = False) -> dict:
         """`grads` of one client, or of several `stacked` along a first dimension, clipped.
 
         As in PyTorch, the divisor is the norm plus a millionth.
         """
         if not self.clip_norm:
             return grads
-        shrink = partial(_shrunk, bound=self.clip_norm, stacked=stacked)
+        shrink = partial(_shrink, bound=self.clip_norm, stacked=stacked)
         groups = {name: shrink(own) for name, own in grads.items() if isinstance(own, dict)}
         return grads | shrink({n: g for n, g in grads.items() if n not in groups}) | groups
 
@@ -140,7 +140,7 @@ class Solver:
         """
 
         def empty(client: int) -> Tree:
-            return self.init(tree.joined(params, client)) if self.keeps == "run" else ()
+            return self.init(tree.of_client(params, client)) if self.keeps == "run" else ()
 
         buffers = tree.by_kind(empty, tree.kinds(params), num_clients)
         return Memory(placed(buffers), torch.zeros(num_clients).long())
@@ -336,7 +336,7 @@ def gradient(loss: Callable, params: Tree, *args: Tree) -> tuple[Tree, Tensor]:
     return tree.unflatten(grads, params), value.detach()
 
 
-def _shrunk(grads: Tree, bound: float, stacked: bool) -> Tree:
+def _shrink(grads: Tree, bound: float, stacked: bool) -> Tree:
     """`grads` scaled down to the norm `bound` if theirs is larger; per client if `stacked`."""
     flat = [g.reshape(len(g), -1) if stacked else g.flatten() for g in tree.leaves(grads)]
     if not flat:
@@ -352,7 +352,7 @@ def _zeros(params: Tree) -> Tree:
     return tree.map(lambda p: torch.zeros_like(p, memory_format=torch.contiguous_format), params)
 
 
-def _matched(*trees: Tree) -> list[list[Tensor]]:
+def _match_leaves(*trees: Tree) -> list[list[Tensor]]:
     """The corresponding leaves of trees of equal structure: a list for each tree."""
     matched = []
     tree.map(lambda *leaves: matched.append(leaves), *trees)  # by key: their order may differ
@@ -365,7 +365,7 @@ def _by_rate(trees: tuple, lr: Rate, scale: dict) -> Iterator[tuple[Rate, list[l
     for factor in sorted({*factors.values()}):
         names = [name for name in factors if factors[name] == factor]
         # None if a body has nothing to train.
-        if lists := _matched(*({name: x[name] for name in names} for x in trees)):
+        if lists := _match_leaves(*({name: x[name] for name in names} for x in trees)):
             yield lr * factor, lists
 
 

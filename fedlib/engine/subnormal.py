@@ -15,7 +15,7 @@ SMALLEST = sys.float_info.min  # the smallest float64 that is not subnormal
 
 
 @contextmanager
-def flushed() -> Iterator[None]:
+def flush_subnormal() -> Iterator[None]:
     """In this block, subnormal results of this thread's operations on a CPU become zero.
 
     The earlier setting returns after the block. Nothing changes on a processor without this mode.

@@ -98,7 +98,7 @@ class Task:
         """The task of another module, on this one's device, in its dtype and precision."""
         return Task(build, self.dtype, self.device, precision=self.precision)
 
-    def moved(self, device: torch.device, dtype: torch.dtype) -> Self:
+    def move(self, device: torch.device, dtype: torch.dtype) -> Self:
         """This task elsewhere, in float32 where its precision is not possible."""
         if (device, dtype) == (self.device, self.dtype):
             return self

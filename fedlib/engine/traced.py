@@ -21,7 +21,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.executors import Advance, Loop
 from fedlib.engine.fingerprint import PLAIN, Opaque, walk
-from fedlib.engine.recording import Recorder, replayed, tensors
+from fedlib.engine.recording import Recorder, tensors, write_program
 from fedlib.engine.task import Batch
 from fedlib.tree import Tree
 
@@ -157,11 +157,11 @@ class Shape:
             self._after = tree.map(
                 lambda x: Output(next(numbers)) if isinstance(x, Tensor) else x, after
             )
-        self._program = replayed(recorder.calls, inputs, outputs)
+        self._program = write_program(recorder.calls, inputs, outputs)
         return after
 
     def _check(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
-        found, reason = self._tried(steps, own, batch)
+        found, reason = self._try_program(steps, own, batch)
         after = steps.step(own, *steps.args, batch)
         # The carry, changed in place, and the tensors of a new one.
         left = [*tensors(own), *([] if self._after is None else tensors(after))]
@@ -174,7 +174,7 @@ class Shape:
             self._executor.tell()
         return after
 
-    def _tried(self, steps: Steps, own: Tree, batch: Batch) -> tuple[list[Tensor], str]:
+    def _try_program(self, steps: Steps, own: Tree, batch: Batch) -> tuple[list[Tensor], str]:
         """(results of the program on copies of all that a step may change, why it failed or "")."""
         leaves, first = tensors(own), len(steps.closed)
         copies = [x.clone() for x in steps.inputs(leaves, batch)]

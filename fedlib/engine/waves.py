@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.batches import Batches, Wave
-from fedlib.engine.device import DeviceData, channels_last, moved, upload
+from fedlib.engine.device import DeviceData, channels_last, move, upload
 from fedlib.engine.task import Batch, Task
 from fedlib.tree import Rows, Tree
 
@@ -35,12 +35,12 @@ class Work(NamedTuple):
 def one_for_each(fn: Callable) -> Callable:
     """`fn`, which scores a batch; calls raise ValueError unless each example has a score."""
 
-    def scored(*args):
+    def score(*args):
         if (found := fn(*args)).shape[:1] != args[-1].index.shape:
             raise ValueError(f"a score for each example must be [B, ...], got {[*found.shape]}")
         return found
 
-    return scored
+    return score
 
 
 def scoring_batches(
@@ -50,7 +50,7 @@ def scoring_batches(
 
     def piece(start: int) -> Batch:
         taken = rows[start : start + size]
-        return Batch(_arranged(work, taken), work.data.y[taken], index[start : start + size])
+        return Batch(_inputs(work, taken), work.data.y[taken], index[start : start + size])
 
     return [partial(piece, start) for start in range(0, max(len(rows), 1), size)]
 
@@ -60,18 +60,18 @@ def client_batches(work: Work, client: int, batches: Batches, batch_size: int) -
     device = work.data.device
     order = upload(batches.order, device)
     keys = upload(batches.keys, device).unbind()
-    rows = work.data.owned("train", client)[order]
+    rows = work.data.rows_of("train", client)[order]
     at_once = max(1, GATHERED // batch_size)
     for first in range(0, len(batches.steps), at_once):
         steps = batches.steps[first : first + at_once]
         begin, end = steps[0].start, steps[-1].stop
-        x, y = _arranged(work, rows[begin:end]), work.data.y[rows[begin:end]]
+        x, y = _inputs(work, rows[begin:end]), work.data.y[rows[begin:end]]
         for (start, stop, epoch), key in zip(steps, keys[first : first + at_once], strict=True):
             cut = slice(start - begin, stop - begin)
             yield Batch(x[cut], y[cut], order[start:stop], key=key, epoch=epoch, train=True)
 
 
-def _arranged(work: Work, rows: Tensor) -> Tensor:
+def _inputs(work: Work, rows: Tensor) -> Tensor:
     """Inputs of pool rows; channels last in memory if that makes convolutions faster."""
     x = work.data.inputs(rows)
     on_cpu = x.device.type == "cpu"  # a GPU gains only with batch normalisation
@@ -120,7 +120,7 @@ def wave_batches(work: Work, merged: list[Wave]) -> Iterator[tuple[Wave, Tensor,
     for wave in merged:
         active, index, keys, sizes = (next(cut) for _ in range(4))
         index = index.reshape(wave.index.shape)
-        sizes = sizes if wave.padded else None
+        sizes = sizes if wave.is_padded else None
         yield wave, active, wave_batch(work.data, first[active], index, keys, sizes, wave.epoch)
 
 
@@ -171,7 +171,7 @@ def take_block(values: Tree, block: np.ndarray, active: Tensor | None) -> Tree:
     def pick(x: Tree) -> Tree:
         if type(x) is Rows:
             rows = [x[c] for c in block.tolist()]
-            return tree.stack(rows if active is None else moved(rows, active.device))
+            return tree.stack(rows if active is None else move(rows, active.device))
         if active is None:
             return x
         here = not isinstance(x, Tensor) or x.device == active.device

@@ -114,7 +114,7 @@ class AdaptiveExperts(IFCA):
         "gate_lr": LogUniform(1e-4, 1e-2),
     }
     alone: ClassVar[dict[str, str]] = {
-        "ifca": "chosen",
+        "ifca": "cluster_expert",
         "local": "local_experts",
         "finetuned": "finetune",
         "ensemble": "assemble",
@@ -191,7 +191,7 @@ class AdaptiveExperts(IFCA):
         """This method, with one epoch of local training."""
         return replace(self, local_epochs=1, gate_epochs=1)
 
-    def chosen(self, settled: Settled, cohort: Cohort) -> Params:
+    def cluster_expert(self, settled: Settled, cohort: Cohort) -> Params:
         """IFCA's prediction, as in "default"."""
         return self.personalise(settled.state, cohort)
 
@@ -204,7 +204,7 @@ class AdaptiveExperts(IFCA):
         trained = early_stopping.fit(
             cohort,
             self.task.losses,
-            self.chosen(settled, cohort),
+            self.cluster_expert(settled, cohort),
             local=self.finetune_solver,
             stopping=self.own_training.stopping,
             stream="finetune",
@@ -213,7 +213,7 @@ class AdaptiveExperts(IFCA):
 
     def assemble(self, settled: Settled, cohort: Cohort) -> Ensemble:
         """The clusters' experts and each client's local expert."""
-        experts = tree.take(self.restored(settled.state), self.members(settled.state, cohort))
+        experts = tree.take(self.best_experts(settled.state), self.members(settled.state, cohort))
         return Ensemble(cohort.held(experts), settled.own[self.member])
 
     def mix(self, settled: Settled, cohort: Cohort) -> Mixture:
@@ -231,7 +231,7 @@ class AdaptiveExperts(IFCA):
         members = cohort.held(self.members(settled.state, cohort))
         if gate_only:
             losses, models, untrained = self.networks.gate_losses, gate, experts
-            given = self.networks.frozen(*ensemble, cohort, self.stop_split), members
+            given = self.networks.freeze(*ensemble, cohort, self.stop_split), members
         else:
             losses, models, untrained = self.networks.mixture_losses, experts | gate, {}
             given = (members,)
@@ -273,9 +273,9 @@ class AdaptiveExperts(IFCA):
             case Alone(own):
                 return self.expert.log_probs(own, batch)
             case Ensemble():
-                return self.networks.agreed(personal, batch)
+                return self.networks.multiply(personal, batch)
             case Mixture():
-                return self.networks.mixed(personal, batch)
+                return self.networks.mix(personal, batch)
         return self.task.log_probs(personal, batch)
 
     def measure(self, protocol: str, personal: Any, cohort: Cohort) -> dict[str, Tensor]:

@@ -105,7 +105,7 @@ class AFL(Method):
             gradient, (value, renewed) = grad_and_value(loss, has_aux=True)(w)
             return value, tree.map(lambda g: own.to(g.dtype) * g, gradient), renewed
 
-        def sent(part: Cohort, examined: tuple) -> tuple:
+        def returns(part: Cohort, examined: tuple) -> tuple:
             losses, gradients, statistics = examined
             return losses, Total(gradients, np.ones(part.size)), part.total(statistics)
 
@@ -113,7 +113,7 @@ class AFL(Method):
         nothing = cohort.held(tree.map(torch.zeros_like, w))  # of a client without examples
         w, statistics = cohort.broadcast((w, statistics))
         start = lambdas.new_zeros(cohort.size), nothing, statistics
-        how = {"local": replace(self.local, steps=1), "stream": "fit", "returns": sent}
+        how = {"local": replace(self.local, steps=1), "stream": "fit", "returns": returns}
         losses, gradient, statistics = cohort.scan(step, start, w, lambdas[cohort.ids], **how)
         cohort.collect((losses, gradient))
         return losses, gradient, statistics

@@ -81,7 +81,7 @@ class Method:
         """
         super().__init_subclass__()
         if cls.__doc__:
-            allowed = settings.described(cls, cls.choices, cls.ranges)
+            allowed = settings.describe(cls, cls.choices, cls.ranges)
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{allowed}\n"
         fields = {name for base in cls.__mro__ for name in inspect.get_annotations(base)}
         settings.check_space(cls.__name__, cls.SPACE, fields, cls.choices, cls.ranges)

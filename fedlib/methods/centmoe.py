@@ -48,7 +48,7 @@ class CentMoE(GatedMixture):
 
     def init(self, num_clients: int, seed: int) -> State:
         """Independently drawn experts, as only their start distinguishes them."""
-        model = self.drawn(seed)
+        model = self.draw_mixture(seed)
         memory = self.local.memory(self.mixture_task.trainable(model), num_clients)
         return State(model, memory, chosen.start(predictor(model)))
 
@@ -61,7 +61,7 @@ class CentMoE(GatedMixture):
         )
         model = tree.take(trained, 0)
         loss = self.validation_loss(model, self.validation_outputs(model, server), server)
-        return State(model, memory, state.best.renewed(predictor(model), loss, cohort.round + 1))
+        return State(model, memory, state.best.update(predictor(model), loss, cohort.round + 1))
 
     def personalise(self, state: State, cohort: Cohort) -> Model:
         """The best mixture, for all clients and the server."""

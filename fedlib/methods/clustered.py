@@ -31,7 +31,7 @@ from torch.nn.functional import normalize
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import each_expert
-from fedlib.engine.journal import refuse_diverged
+from fedlib.engine.journal import refuse_divergence
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.errors import ConfigError
@@ -151,7 +151,7 @@ class ClusteredFL(Method):
         """The model of lowest loss on each client's train split."""
         losses = cohort.example_mean(cohort.score(self.losses, cohort.held(state.models)))
         when, what = f"by round {cohort.round}", "a cluster's training loss"
-        refuse_diverged(losses, cohort.host_ids, when, what)
+        refuse_divergence(losses, cohort.host_ids, when, what)
         return tree.take(state.models, losses.argmin(1))
 
     def losses(self, models: Params, batch: Batch) -> Tensor:

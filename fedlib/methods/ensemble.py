@@ -22,7 +22,7 @@ from fedlib.engine.experts import each_expert, mixture_log_probs
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method
-from fedlib.methods.parts.own_models import drawn_in_turn
+from fedlib.methods.parts.own_models import place_in_turn
 from fedlib.tree import Rows
 
 
@@ -49,7 +49,7 @@ class Ensemble(Method):
         """The same new model for all clients."""
         model = self.task.init(seed)
         memory = self.local.memory(self.task.trainable(model), num_clients)
-        return State(drawn_in_turn([model], num_clients), memory)
+        return State(place_in_turn([model], num_clients), memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Each client continues to train its own model and sends it to the server."""

@@ -84,7 +84,7 @@ class FD(ClassStatistics):
         """New models; no class has mean logits."""
         models = self.own.init(num_clients, seed)
         memory = self.local.memory({"model": self.joint.trainable(models)}, num_clients)
-        logits = class_means.unknown(self.num_classes, self.num_logits, self.task)
+        logits = class_means.empty(self.num_classes, self.num_logits, self.task)
         return State(models, logits, memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
@@ -101,7 +101,7 @@ class FD(ClassStatistics):
             memory=state.memory,
         )
         means = class_means.means(trained[NOTED], counts * self.local.epochs)
-        logits = class_means.averaged(state.logits, cohort.collect_some(means, held), held)
+        logits = class_means.average(state.logits, cohort.collect_some(means, held), held)
         return State(cohort.put(state.models, trained["model"]), logits, memory)
 
     def loss(self, params: Tree, task: Task, targets: ClassMeans, batch: Batch) -> Tensor:

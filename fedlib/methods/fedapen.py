@@ -41,7 +41,7 @@ from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.methods.base import LogUniform, Method, Range
 from fedlib.methods.mutual_learning import MutualLearning, kl_divergence, plain_mean
 from fedlib.methods.parts import holdout
-from fedlib.methods.parts.own_models import drawn_in_turn, never_trained, replaced
+from fedlib.methods.parts.own_models import is_untrained, place_in_turn, put_parts
 from fedlib.tree import Rows
 
 FIRST_LAM = 0.5
@@ -103,7 +103,7 @@ class FedAPEN(MutualLearning):
         small = self.draw_small(seed)
         models = {
             "large": self.own.init(num_clients, seed),
-            "small": drawn_in_turn([small], num_clients),
+            "small": place_in_turn([small], num_clients),
         }
         memory = self.local.memory(self.joint.trainable(models), num_clients)
         like = next(iter(small.values()))
@@ -133,7 +133,7 @@ class FedAPEN(MutualLearning):
 
         def step(lam: Tensor, logits: Tensor, batch: Batch) -> Tensor:
             def loss(lam: Tensor) -> Tensor:
-                mixed = self.mixed(lam, *logits[batch.index].unbind(1))
+                mixed = self.mix(lam, *logits[batch.index].unbind(1))
                 return batch.mean(nll(mixed, batch.y, self.task.class_weights))
 
             return (lam - self.lam_lr * grad(loss)(lam)).clamp(0, 1)
@@ -150,7 +150,7 @@ class FedAPEN(MutualLearning):
         """Logits of both models -> [B, 2, L]"""
         return torch.stack(self.logits(models, task, batch), dim=1)
 
-    def mixed(self, lam: Tensor, own: Tensor, small: Tensor) -> Tensor:
+    def mix(self, lam: Tensor, own: Tensor, small: Tensor) -> Tensor:
         """Log-probabilities of the ensemble, from both models' logits -> [B, L]"""
         return log_probs(lam * own + (1 - lam) * small)
 
@@ -162,7 +162,7 @@ class FedAPEN(MutualLearning):
 
         own, small = self.logits(models, task, batch)
         alone = log_probs(own), log_probs(small)
-        together = self.mixed(lam, own, small.detach()), self.mixed(lam, own.detach(), small)
+        together = self.mix(lam, own, small.detach()), self.mix(lam, own.detach(), small)
         kl = kl_divergence(alone[1], alone[0]) + kl_divergence(alone[0], alone[1])
         return batch.mean(sum(map(labels, (*alone, *together))) + kl)
 
@@ -171,8 +171,8 @@ class FedAPEN(MutualLearning):
     def personalise(self, state: State, cohort: Cohort) -> Ensemble:
         """Each client's models after its last training; before that, the server's shared one."""
         latest = tree.take(state.models["small"], cohort.host_ids)
-        absent = never_trained(state.memory, cohort)
-        return self.ensemble(state, replaced(latest, cohort.held(state.small), absent), cohort)
+        absent = is_untrained(state.memory, cohort)
+        return self.ensemble(state, put_parts(latest, cohort.held(state.small), absent), cohort)
 
     def with_average(self, state: State, cohort: Cohort) -> Ensemble:
         """Each client's private model with the server's model."""
@@ -187,7 +187,7 @@ class FedAPEN(MutualLearning):
         """Log-probabilities of ONE client's batch -> [B, L]"""
         match personal:
             case Ensemble(models, lam, task):
-                return self.mixed(lam, *self.logits(models, task, batch))
+                return self.mix(lam, *self.logits(models, task, batch))
         return self.task.log_probs(personal, batch)
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:

@@ -28,9 +28,9 @@ class FedAvg(OneModel):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Broadcast, train locally, average by number of examples."""
-        return self.averaged(self.task.loss, state, cohort)
+        return self.minimise(self.task.loss, state, cohort)
 
-    def averaged(self, loss: Callable, state: State, cohort: Cohort, *per_client: Tree) -> State:
+    def minimise(self, loss: Callable, state: State, cohort: Cohort, *per_client: Tree) -> State:
         """State after a round in which clients minimise `loss(params, *per_client, batch)`."""
         start = cohort.broadcast(state.params)
         sent, memory = cohort.fit(

@@ -119,7 +119,7 @@ class FedAvgAdam(Curves):
         old, _ = tree.partition(state.params, self.task.is_statistic)
         params, adam = self.server.step(old, difference, state.adam)
         rounds, found = range(self.horizon), lambda: divergence(towards.sum)
-        history = tables.tabulated(state.divergence, rounds, cohort.round, found)
+        history = tables.record(state.divergence, rounds, cohort.round, found)
         return state._replace(params={**params, **statistics}, adam=adam, divergence=history)
 
     # -- evaluation -------------------------------------------------------------------

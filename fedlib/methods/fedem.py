@@ -28,7 +28,7 @@ from fedlib.engine.experts import (
     each_expert,
     expert_losses,
     mixture_log_probs,
-    padded,
+    pad_scores,
     responsibilities,
     uniform_weights,
 )
@@ -101,7 +101,7 @@ class FedEM(Method):
     def e_step(self, state: State, prior: Tensor, cohort: Cohort) -> tuple[Tensor, Tensor]:
         """Responsibilities q [C, N, E] under `prior` [C, E], and their mean, the new pi [C, E]."""
         losses = cohort.score(self.losses, cohort.held(state.experts))
-        losses = padded(losses, cohort.data.federation.train.sizes)
+        losses = pad_scores(losses, cohort.data.federation.train.sizes)
         q = responsibilities(prior, losses)
         return q, cohort.example_mean(q)
 

@@ -30,7 +30,7 @@ from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Batch, Params, log_probs, nll
 from fedlib.methods.class_statistics import ClassStatistics
 from fedlib.methods.parts import class_means, server_sgd
-from fedlib.methods.parts.own_models import Own, never_trained, refuse_other_heads, replaced
+from fedlib.methods.parts.own_models import Own, is_untrained, put_parts, refuse_other_heads
 from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Rows
 
@@ -78,7 +78,7 @@ class FedGH(ClassStatistics):
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients start from the global header; the server trains it on their means."""
         own = tree.take(state.models, cohort.host_ids)
-        start = replaced(own, cohort.broadcast(state.header))
+        start = put_parts(own, cohort.broadcast(state.header))
         trained, memory = self.fit(cohort, start, state.memory)
         counts = class_means.counts(cohort, self.num_classes)
         pairs = class_means.pairs(cohort, self.collect_means(trained, counts, cohort), counts > 0)
@@ -94,7 +94,7 @@ class FedGH(ClassStatistics):
 
     def personalise(self, state: State, cohort: Cohort) -> Own:
         """Each client's model after its last training; before that, with the global header."""
-        where = never_trained(state.memory, cohort)
+        where = is_untrained(state.memory, cohort)
         return self.with_header(state.header, state, cohort, where)
 
     def with_global_header(self, state: State, cohort: Cohort) -> Own:

@@ -66,7 +66,7 @@ class FedJETs(GatedMixture):
 
     def init(self, num_clients: int, seed: int) -> State:
         """Independently drawn experts, as only their start distinguishes them."""
-        return State(self.drawn(seed))
+        return State(self.draw_mixture(seed))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Choose each client's experts, train, average."""
@@ -77,7 +77,7 @@ class FedJETs(GatedMixture):
             Rows(cohort.tensor(np.eye(self.num_routed)[own]).to(self.task.dtype) for own in held),
             local=self.local,
         )
-        return State(self.averaged(state.model, cohort.collect(trained), held, cohort))
+        return State(self.average(state.model, cohort.collect(trained), held, cohort))
 
     def choose(self, model: Model, cohort: Cohort) -> Held:
         """An anchor's expert; for other clients those of largest mean gate on their examples."""
@@ -105,7 +105,7 @@ class FedJETs(GatedMixture):
         routed = routed + guess * (1 - places.sum(0))[:, None]
         return self.objective(model, torch.cat([routed, main], 1), batch)
 
-    def averaged(self, old: Model, trained: Rows, held: Held, cohort: Cohort) -> Model:
+    def average(self, old: Model, trained: Rows, held: Held, cohort: Cohort) -> Model:
         """Each expert averaged over the clients that trained it, if any; the rest over all."""
 
         def expert(number: int, before: Model) -> Model:

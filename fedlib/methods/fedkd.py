@@ -36,11 +36,11 @@ from torch import Tensor
 
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.journal import refuse_diverged
+from fedlib.engine.journal import refuse_divergence
 from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
 from fedlib.methods.base import Range
 from fedlib.methods.mutual_learning import MutualLearning, State, View, kl_divergence, plain_mean
-from fedlib.methods.parts.own_models import drawn_in_turn
+from fedlib.methods.parts.own_models import place_in_turn
 from fedlib.tree import Rows
 
 
@@ -86,7 +86,7 @@ class FedKD(MutualLearning):
         projections = [self.draw_projection(task, seed) for task in self.own.tasks]
         models = {
             "large": self.own.init(num_clients, seed),
-            "projection": drawn_in_turn(projections, num_clients),
+            "projection": place_in_turn(projections, num_clients),
         }
         weights = self.joint.trainable({**models, "small": small})
         return State(small, models, self.local.memory(weights, num_clients))
@@ -110,17 +110,17 @@ class FedKD(MutualLearning):
           DivergedError: for a student whose squared norm is not finite.
         """
         energy = self.energy(cohort.round)
-        message = tree.take(cohort.broadcast(compressed(state.small, energy)), 0)
+        message = tree.take(cohort.broadcast(compress(state.small, energy)), 0)
         start = tree.take(state.models, cohort.host_ids)
-        start |= {"small": cohort.held(recovered(message, state.small))}
+        start |= {"small": cohort.held(recover(message, state.small))}
         trained, memory = self.fit(cohort, start, state.memory)
         students = trained.pop("small")
         apart = tree.unstack(students)
         norms = torch.stack([tree.sqnorm(student) for student in apart])
         when, what = f"in round {cohort.round + 1}", "its student's squared norm"
-        refuse_diverged(norms, cohort.host_ids, when, what)
-        sent = Rows(compressed(student, energy) for student in apart)
-        returned = [recovered(student, state.small) for student in cohort.collect(sent)]
+        refuse_divergence(norms, cohort.host_ids, when, what)
+        sent = Rows(compress(student, energy) for student in apart)
+        returned = [recover(student, state.small) for student in cohort.collect(sent)]
         return State(plain_mean(tree.stack(returned)), cohort.put(state.models, trained), memory)
 
     def loss(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
@@ -129,10 +129,10 @@ class FedKD(MutualLearning):
         ours, theirs = log_probs(teacher.logits), log_probs(student.logits)
         labels = sum(batch.mean(nll(x, batch.y, self.task.class_weights)) for x in (ours, theirs))
         kl = kl_divergence(theirs, ours) + kl_divergence(ours, theirs)
-        hidden = self.hidden(teacher, student, models["projection"]["weight"])
+        hidden = self.hidden_loss(teacher, student, models["projection"]["weight"])
         return labels + batch.mean(kl + hidden) / labels.detach()
 
-    def hidden(self, teacher: View, student: View, w: Tensor) -> Tensor:
+    def hidden_loss(self, teacher: View, student: View, w: Tensor) -> Tensor:
         """The sum of h in the teacher's loss and in the student's -> [B]"""
         mapped = student.features @ w.T
         pairs = (teacher.features, mapped.detach()), (teacher.features.detach(), mapped)
@@ -142,17 +142,17 @@ class FedKD(MutualLearning):
 # -- low-rank factors -----------------------------------------------------------------------
 
 
-def compressed(params: Params, energy: float) -> Message:
+def compress(params: Params, energy: float) -> Message:
     """The message for ONE model; waits for the device, as shapes depend on the ranks.
 
     Args:
       params: finite, with finite squares; leaves of one dimension are sent unchanged.
       energy: share of the squared singular values to keep, in (0, 1].
     """
-    return {name: factored(x, energy) if x.dim() > 1 else x for name, x in params.items()}
+    return {name: factor(x, energy) if x.dim() > 1 else x for name, x in params.items()}
 
 
-def factored(x: Tensor, energy: float) -> Tensor | Factors:
+def factor(x: Tensor, energy: float) -> Tensor | Factors:
     """The factors of `x` [m, ...], or their product if that has no more numbers."""
     u, sigma, v = torch.linalg.svd(x.flatten(1), full_matrices=False)
     squares = sigma.square()
@@ -162,7 +162,7 @@ def factored(x: Tensor, energy: float) -> Tensor | Factors:
     return factors if tree.numel(factors) < x.numel() else factors.product().reshape(x.shape)
 
 
-def recovered(message: Message, like: Params) -> Params:
+def recover(message: Message, like: Params) -> Params:
     """The model of a message, in the shapes of `like`."""
     return {
         name: x.product().reshape(like[name].shape) if isinstance(x, Factors) else x

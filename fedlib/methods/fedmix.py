@@ -160,7 +160,7 @@ class FedMix(PooledMixture):
             uniform_weights(num_clients, self.num_experts, like),
             adam,
             like.new_zeros(self.horizon, self.num_experts),
-            self.tabulated(phi.new_zeros(len(self.table_rounds), *phi.shape), phi, 0),
+            self.record_table(phi.new_zeros(len(self.table_rounds), *phi.shape), phi, 0),
         )
 
     # -- a round ----------------------------------------------------------------------
@@ -176,12 +176,12 @@ class FedMix(PooledMixture):
             private=cohort.put(state.private, found.private),
             memory=memory,
             marginal=cohort.put(state.marginal, found.q),
-            tables=self.tabulated(state.tables, after.phi, cohort.round + 1),
+            tables=self.record_table(state.tables, after.phi, cohort.round + 1),
         )
 
     def facts(self, state: State, cohort: Cohort) -> Facts:
         """Each client's shares p(c|s), side information, and the experts that it receives."""
-        received = variational.sent(state.marginal[cohort.ids], self.pruning)
+        received = variational.experts_to_send(state.marginal[cohort.ids], self.pruning)
         return self.shares(cohort) | {"received": received}
 
     def download(self, state: State, cohort: Cohort, received: Tensor) -> Model:
@@ -202,7 +202,7 @@ class FedMix(PooledMixture):
 
     def results(self, state: State, part: Cohort, trained: Model) -> Results:
         """The results of a part of the cohort: sums for the server, and private parts."""
-        q, returned, weights = self.used(self.facts(state, part), trained["phi"])
+        q, returned, weights = self.choose_experts(self.facts(state, part), trained["phi"])
         rest = {"phi": part.held(state.phi) - trained["phi"]}
         if self.gates == "shared":
             rest["gate"] = tree.sub(part.held(state.gate), trained["gate"])
@@ -220,7 +220,7 @@ class FedMix(PooledMixture):
     def loss(self, model: Model, facts: Facts, batch: Batch) -> Tensor:
         """One client's objective, negated -> []"""
         phi = model["phi"]
-        _, keep, pooling = self.used(facts, phi.detach())
+        _, keep, pooling = self.choose_experts(facts, phi.detach())
         features, log_probs = gating.outputs(self.task, self.whole(model), batch)
         pooled = gating.pool(pooling, features)
         given = batch.y.long() if self.condition == "label" else facts["side"][batch.index]
@@ -234,7 +234,7 @@ class FedMix(PooledMixture):
             bound = bound + variational.entropy(phi)[given]
         return -batch.mean(bound)
 
-    def used(self, facts: Facts, phi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def choose_experts(self, facts: Facts, phi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(q(e|s), which experts the client uses, q over these alone), each [..., E]"""
         q = variational.marginal(facts["shares"], phi)
         keep = variational.keep(q, facts["received"], self.pruning)
@@ -248,9 +248,9 @@ class FedMix(PooledMixture):
         sizes = *bias.shape[:-2], self.num_experts, bias.shape[-1]
         return {**model["experts"], self.bias: bias.expand(sizes)}
 
-    def known(self, model: Model, facts: Facts) -> Known:
+    def predictors(self, model: Model, facts: Facts) -> Known:
         """The clients' predictors, from their models [C, ...]."""
-        _, keep, pooling = self.used(facts, model["phi"])
+        _, keep, pooling = self.choose_experts(facts, model["phi"])
         return Known(self.whole(model), model["gate"], pooling, keep)
 
     # -- the server -------------------------------------------------------------------
@@ -269,21 +269,21 @@ class FedMix(PooledMixture):
             gate, adam["gate"] = self.server.step(gate, rest["gate"], state.adam["gate"])
         return after._replace(phi=phi, gate=gate, adam=adam)
 
-    def tabulated(self, recorded: Tensor, phi: Tensor, round: int) -> Tensor:
+    def record_table(self, recorded: Tensor, phi: Tensor, round: int) -> Tensor:
         """The recorded tables, with q(e|c) after `round` rounds if it is one of `table_rounds`."""
-        return tables.tabulated(recorded, self.table_rounds, round, lambda: phi.softmax(-1))
+        return tables.record(recorded, self.table_rounds, round, lambda: phi.softmax(-1))
 
     # -- evaluation -------------------------------------------------------------------
 
     def personalise(self, state: State, cohort: Cohort) -> Known:
         """The server's experts and table, and each client's gate."""
         facts = self.facts(state, cohort)
-        return self.known(self.download(state, cohort, facts["received"]), facts)
+        return self.predictors(self.download(state, cohort, facts["received"]), facts)
 
     def finetune(self, state: State, cohort: Cohort) -> Known:
         """Each client's model after local training in a further round, before its upload."""
         facts = self.facts(state, cohort)
-        return self.known(self.train(state, cohort, facts)[0], facts)
+        return self.predictors(self.train(state, cohort, facts)[0], facts)
 
     def welcome(self, state: State, cohort: Cohort) -> Known:
         """New clients with labels: a gate, and a private bias, fitted to frozen experts and table.
@@ -303,13 +303,13 @@ class FedMix(PooledMixture):
         if own := tree.map(torch.zeros_like, tree.take(state.private, cohort.ids)):
             local = replace(self.local, epochs=self.gate_epochs, steps=None)
             own, _ = cohort.fit(loss, own, facts, local=local, stream="welcome")
-        return self.known({**cohort.broadcast(frozen), **own}, facts)
+        return self.predictors({**cohort.broadcast(frozen), **own}, facts)
 
     def anybody(self, state: State, cohort: Cohort) -> Anybody:
         """For a shard without labels: all seen clients' gates, and the mean of their biases."""
         seen = cohort.seen()
         facts, own = self.facts(state, seen), tree.take(state.private, seen.ids)
-        q, _, pooling = self.used(facts, state.phi)
+        q, _, pooling = self.choose_experts(facts, state.phi)
         bias = {"bias": own["bias"].mean(0)} if self.bias else {}
         log_prior = (seen.num_examples / seen.num_examples.sum()).log().to(q.dtype)
         gates = state.gate if self.gates == "shared" else own["gate"]

@@ -97,7 +97,7 @@ class FedMixClients(PooledMixture):
         """New experts; uniform gates and pi."""
         experts = draw_experts(self.task, self.num_experts, seed)
         like = next(iter(experts.values()))
-        gates, pi = self.undecided(num_clients, like)
+        gates, pi = self.uniform_gates(num_clients, like)
         weights = self.task.trainable(experts)
         return State(
             experts,
@@ -108,7 +108,7 @@ class FedMixClients(PooledMixture):
             like.new_zeros(self.horizon, self.num_experts),
         )
 
-    def undecided(self, num_clients: int, like: Tensor) -> tuple[Gate, Tensor]:
+    def uniform_gates(self, num_clients: int, like: Tensor) -> tuple[Gate, Tensor]:
         """Uniform gates, leaves [num_clients, ...], and uniform pi [num_clients, E]."""
         gate = gating.uniform(self.task.num_features, self.num_experts, like)
         return tree.repeat(gate, num_clients), uniform_weights(num_clients, self.num_experts, like)
@@ -153,7 +153,7 @@ class FedMixClients(PooledMixture):
         if batch.train:
             with torch.no_grad():
                 joint = likelihoods + self.log_gate(model["gate"], pi, features)
-                pi = self.renewed(pi, joint, batch)
+                pi = self.update_pi(pi, joint, batch)
                 model["pi"].copy_(pi)
         log_gate = self.log_gate(model["gate"], pi, features)
         return -batch.mean(variational.bound(pi, likelihoods, log_gate))
@@ -162,7 +162,7 @@ class FedMixClients(PooledMixture):
         """log p_s(e|x) from the experts' features [B, E, F] -> [B, E]"""
         return gating.log_weights(gate, gating.pool(pi, features))
 
-    def renewed(self, pi: Tensor, joint: Tensor, batch: Batch) -> Tensor:
+    def update_pi(self, pi: Tensor, joint: Tensor, batch: Batch) -> Tensor:
         """pi [E] after a batch whose log p_e(y|x) p_s(e|x) are `joint` [B, E] -> [E]"""
         mean = vmap(batch.mean, in_dims=1)(joint)
         return (1 - self.damping) * pi + self.damping * (mean / self.beta).softmax(-1)
@@ -171,16 +171,16 @@ class FedMixClients(PooledMixture):
 
     def personalise(self, state: State, cohort: Cohort) -> Known:
         """The experts, and each client's gate and pi."""
-        return self.known(self.download(state, cohort), cohort)
+        return self.predictors(self.download(state, cohort), cohort)
 
-    def known(self, model: Model, cohort: Cohort) -> Known:
+    def predictors(self, model: Model, cohort: Cohort) -> Known:
         """The clients' predictors, from their models [C, ...]; every client has all experts."""
         keep = torch.ones_like(model["pi"][0], dtype=torch.bool)
         return Known(model["experts"], model["gate"], model["pi"], cohort.held(keep))
 
     def welcome(self, state: State, cohort: Cohort) -> Known:
         """The frozen experts; a new client with labels fits its gate and pi."""
-        gate, pi = self.undecided(cohort.size, state.pi)
+        gate, pi = self.uniform_gates(cohort.size, state.pi)
         experts = state.experts  # the state has tensors of the host, which no graph may read
 
         def loss(own: Model, batch: Batch) -> Tensor:
@@ -192,11 +192,11 @@ class FedMixClients(PooledMixture):
         own = {"gate": gate, "pi": pi}
         clients = replace(cohort, task=self.sorting)
         own, _ = clients.fit(loss, own, local=local, stream="welcome")
-        return self.known({"experts": cohort.broadcast(experts), **own}, cohort)
+        return self.predictors({"experts": cohort.broadcast(experts), **own}, cohort)
 
     def finetune(self, state: State, cohort: Cohort) -> Known:
         """Each client's model after local training in a further round, before its upload."""
-        return self.known(self.train(state, cohort)[0], cohort)
+        return self.predictors(self.train(state, cohort)[0], cohort)
 
     def anybody(self, state: State, cohort: Cohort) -> Anybody:
         """For a shard of unknown origin: the gates of all seen clients."""

@@ -74,7 +74,7 @@ class FedMixVAE(FedMix):
     look = "FedMix with VAEs", "#EE7733", (6, 0, 0), "dashed"
     ranges: ClassVar = FedMix.ranges | {"vae_epochs": Range(1)}
     ways: ClassVar = {
-        group: {**known, "new_shard_vae": "experienced"} for group, known in FedMix.ways.items()
+        group: {**own, "new_shard_vae": "with_autoencoders"} for group, own in FedMix.ways.items()
     }
 
     def __post_init__(self):
@@ -82,11 +82,11 @@ class FedMixVAE(FedMix):
         FedMix.__post_init__(self)
         latent_of(self.vae)
 
-    def experienced(self, state: State, cohort: Cohort) -> Experienced:
+    def with_autoencoders(self, state: State, cohort: Cohort) -> Experienced:
         """As `anybody`, with autoencoders that all seen clients train now."""
         stopping = replace(STOPPING, max_epochs=self.vae_epochs)
         autoencoders = train(cohort.seen(), self.vae, local=SOLVER, stopping=stopping)
-        known = cohort.broadcast((autoencoders, given(self.vae, cohort)))
+        known = cohort.broadcast((autoencoders, draw_constants(self.vae, cohort)))
         return Experienced(self.anybody(state, cohort), *known)
 
     def briefly(self) -> "FedMixVAE":
@@ -110,7 +110,7 @@ class FedMixVAE(FedMix):
 # -- autoencoders ---------------------------------------------------------------------------
 
 
-def given(task: Task, cohort: Cohort) -> Given:
+def draw_constants(task: Task, cohort: Cohort) -> Given:
     """Noise for predictions, and the scale that turns inputs into pixels.
 
     Inputs other than images are taken as pixels in [0, 1].
@@ -131,7 +131,7 @@ def elbo(task: Task, params: Params, given: Given, batch: Batch) -> Tensor:
     Args:
       task: of the autoencoder, see `fedlib.models.vae`.
       params: of one client's autoencoder.
-      given: from `given`.
+      given: from `draw_constants`.
       batch: inputs.
     """
     body, head = task.split(params)
@@ -184,7 +184,7 @@ def train(cohort: Cohort, task: Task, *, local: Solver, stopping: EarlyStopping)
         return -elbo(task, params, given, batch)
 
     start = task.init(cohort.seed)
-    constants = given(task, cohort)
+    constants = draw_constants(task, cohort)
     cohort = replace(cohort, task=task)
     trained = []
     for first in range(0, cohort.size, AT_ONCE):

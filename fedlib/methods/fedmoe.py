@@ -37,7 +37,7 @@ from fedlib.methods.base import Range, Uniform
 from fedlib.methods.gated_mixture import Model, predictor
 from fedlib.methods.parts import chosen, relevance, server_mixture, tables
 from fedlib.methods.parts.chosen import Chosen
-from fedlib.methods.parts.own_models import drawn_in_turn, never_trained
+from fedlib.methods.parts.own_models import is_untrained, place_in_turn
 from fedlib.methods.trained_mixture import TrainedMixture
 from fedlib.tree import Rows
 
@@ -176,12 +176,12 @@ class FedMoE(TrainedMixture):
         drawn = [ours if shared else self.task.init(key) for key in keys[1:]]
         routed, rest = drawn[: self.num_routed], drawn[self.num_routed :]
         main, models = rest[: self.num_main], rest[self.num_main :]
-        model = self.assembled(tree.stack(routed), tree.stack(main) if main else {}, seed, keys[0])
+        model = self.assemble(tree.stack(routed), tree.stack(main) if main else {}, seed, keys[0])
         trained = self.mixture_task.trainable(self.trained_part(model))
         number, rows, labels = model["alpha"], len(self.log_rounds), self.task.num_labels
         best = chosen.start(predictor(model))
         return State(
-            drawn_in_turn(models, num_clients),
+            place_in_turn(models, num_clients),
             model,
             self.local.memory(self.task.trainable(ours), num_clients),
             self.server.memory(trained, num_clients),
@@ -214,8 +214,8 @@ class FedMoE(TrainedMixture):
             if self.gate_training == "inner":
                 model, own = self.train_gate(model, own, server, f"server/{t}")
             outputs = self.validation_outputs(model, server)
-            best = self.renewed(best, model, outputs, server)
-            others = {k: x.renewed(others[k], model, outputs, server) for k, x in self.top.items()}
+            best = self.choose(best, model, outputs, server)
+            others = {k: x.choose(others[k], model, outputs, server) for k, x in self.top.items()}
 
         query = self.query_gates(model, probe)  # stage C
         found = relevance.relevance(query, sure, self.sync_reduce)
@@ -259,11 +259,11 @@ class FedMoE(TrainedMixture):
 
     def update_experts(self, model: Model, trained: Rows, weights: Tensor) -> Model:
         """The experts' update with W^r [K, C] (Equation 6)."""
-        routed = relevance.moved_towards(model["routed"], tree.combine(trained, weights), self.lam)
+        routed = relevance.move_towards(model["routed"], tree.combine(trained, weights), self.lam)
         mean = tree.mean(trained, torch.ones_like(weights[0]))
         lam = self.lam if self.main_lam is None else self.main_lam
         everywhere = tree.broadcast(mean, self.num_main) if self.num_main else {}
-        main = relevance.moved_towards(model["main"], everywhere, lam)
+        main = relevance.move_towards(model["main"], everywhere, lam)
         return model | {"routed": routed, "main": main}
 
     def synchronise(self, trained: Rows, model: Model, found: Tensor) -> Rows:
@@ -279,7 +279,7 @@ class FedMoE(TrainedMixture):
             experts = tree.concatenate([experts, mean])
         lam = self.lam if self.client_lam is None else self.client_lam
         return Rows(
-            relevance.moved_towards(tree.combine(experts, shares[:, j]), tree.take(trained, j), lam)
+            relevance.move_towards(tree.combine(experts, shares[:, j]), tree.take(trained, j), lam)
             for j in range(shares.shape[1])
         )
 
@@ -288,24 +288,24 @@ class FedMoE(TrainedMixture):
         data, after = probe.data, (self.log_rounds, probe.round + 1)
 
         def by_class() -> Tensor:
-            y = data.y[data.owned("train", int(probe.host_ids[0]))]
+            y = data.y[data.rows_of("train", int(probe.host_ids[0]))]
             mass = server_mixture.class_mass(query, y, self.task.num_labels).T
             count = torch.bincount(y.long(), minlength=self.task.num_labels).clamp(min=1)
             return mass / count[:, None]
 
         return Log(
-            tables.tabulated(log.tables, *after, by_class),
-            tables.tabulated(log.table_alphas, *after, lambda: model["alpha"]),
+            tables.record(log.tables, *after, by_class),
+            tables.record(log.table_alphas, *after, lambda: model["alpha"]),
         )
 
     def start_warm(self, state: State, cohort: Cohort) -> State:
         """The warm start: all have the expert that the server trained; new clients download it."""
         if cohort.round == 0:
-            warm, model = self.warmed(state.model, cohort.everyone("server"))
+            warm, model = self.warm_up(state.model, cohort.everyone("server"))
             own = tree.map(lambda old, new: new.to(old), state.models[0], warm)
             state = state._replace(models=Rows([own] * len(state.models)), model=model)
         if self.start == "own":
-            news = zip(cohort.host_ids, never_trained(state.memory, cohort), strict=True)
+            news = zip(cohort.host_ids, is_untrained(state.memory, cohort), strict=True)
             cohort.scatter(Rows(state.models[client] if new else {} for client, new in news))
         return state
 

@@ -81,13 +81,13 @@ class FedProto(ClassStatistics):
         """New models; no prototypes."""
         models = self.own.init(num_clients, seed)
         memory = self.local.memory(self.joint.trainable(models), num_clients)
-        prototypes = class_means.unknown(self.num_classes, self.num_features, self.task)
+        prototypes = class_means.empty(self.num_classes, self.num_features, self.task)
         return State(models, prototypes, memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients train towards the prototypes; the server averages their new class means."""
         state, uploaded, held = self.train_clients(state, cohort)
-        return state._replace(prototypes=class_means.averaged(state.prototypes, uploaded, held))
+        return state._replace(prototypes=class_means.average(state.prototypes, uploaded, held))
 
     def train_clients(self, state: Any, cohort: Cohort) -> tuple[Any, Tensor, Tensor]:
         """(state with trained models, uploaded class means [C, L, F], which were sent [C, L]).

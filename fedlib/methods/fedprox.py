@@ -36,7 +36,7 @@ class FedProx(FedAvg):
     def round(self, state: State, cohort: Cohort) -> State:
         """As FedAvg, with the proximal objective."""
         anchor = cohort.held(self.task.trainable(state.params))
-        return self.averaged(self.loss, state, cohort, anchor)
+        return self.minimise(self.loss, state, cohort, anchor)
 
     def loss(self, params: Params, anchor: Params, batch: Batch) -> Tensor:
         """The client's loss plus the proximal term -> []"""

@@ -23,7 +23,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, OneOf, Range
-from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
+from fedlib.methods.parts.own_models import OwnModels, is_untrained, put_parts
 from fedlib.tree import Rows
 
 
@@ -84,7 +84,7 @@ class FedRep(Method):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Send the extractor, train the header, then the extractor; average the extractors."""
-        start = replaced(tree.take(state.models, cohort.host_ids), cohort.broadcast(state.body))
+        start = put_parts(tree.take(state.models, cohort.host_ids), cohort.broadcast(state.body))
         with_head, head_memory = self.fit_part(
             "head", start, cohort, self.head_local, state.head_memory
         )
@@ -117,8 +117,8 @@ class FedRep(Method):
     def personalise(self, state: State, cohort: Cohort) -> Rows:
         """Each client's model after its last training; before the first, with the server's body."""
         own = tree.take(state.models, cohort.host_ids)
-        return replaced(own, cohort.held(state.body), never_trained(state.memory, cohort))
+        return put_parts(own, cohort.held(state.body), is_untrained(state.memory, cohort))
 
     def aggregate(self, state: State, cohort: Cohort) -> Rows:
         """Each client's header on the server's extractor."""
-        return replaced(tree.take(state.models, cohort.host_ids), cohort.held(state.body))
+        return put_parts(tree.take(state.models, cohort.host_ids), cohort.held(state.body))

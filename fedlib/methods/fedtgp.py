@@ -102,7 +102,7 @@ class FedTGP(FedProto):
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients train towards the prototypes; the server trains these on the uploaded means."""
         state, uploaded, held = self.train_clients(state, cohort)
-        margin = self.margin(class_means.averaged(state.prototypes, uploaded, held), held.any(0))
+        margin = self.margin(class_means.average(state.prototypes, uploaded, held), held.any(0))
         loss = partial(self.server_loss, margin=margin)
         pairs = class_means.pairs(cohort, uploaded, held)
         trained = server_sgd.train(

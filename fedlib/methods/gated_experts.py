@@ -75,7 +75,7 @@ class GatedExperts(Method):
         return self.task.for_module(partial(Gate, self.gate_features, self.num_experts))
 
     @cached_property
-    def gated(self) -> JointTask:
+    def joint_task(self) -> JointTask:
         """The task that trains experts and gate together."""
         return self.task.extended(JointTask, others=(self.gate,))
 
@@ -84,7 +84,7 @@ class GatedExperts(Method):
         experts = draw_experts(self.task, self.num_experts, seed)
         gate = self.gate.init(expert_seed(seed, self.num_experts))
         model = {"experts": experts, "gate": gate}
-        memory = self.local.memory(self.gated.trainable(model), num_clients)
+        memory = self.local.memory(self.joint_task.trainable(model), num_clients)
         own = {"expert": tree.take(experts, -1), "gate": gate}
         return State(tree.take(experts, slice(-1)), tree.repeat(own, num_clients), memory)
 
@@ -95,7 +95,7 @@ class GatedExperts(Method):
             shared, last = split_last(trained["experts"])
             return part.total(shared), {"expert": last, "gate": trained["gate"]}
 
-        cohort = replace(cohort, task=self.gated)
+        cohort = replace(cohort, task=self.joint_task)
         start = self.personalise(state, cohort)
         (sent, own), memory = cohort.fit(
             self.loss, start, local=self.local, memory=state.memory, returns=returns
@@ -117,20 +117,20 @@ class GatedExperts(Method):
 
     def personalise(self, state: State, cohort: Cohort) -> Model:
         """The server's experts, and each client's private expert and gate."""
-        return self._joined(state, tree.take(state.models, cohort.ids), cohort)
+        return self._assemble(state, tree.take(state.models, cohort.ids), cohort)
 
     def welcome(self, state: State, cohort: Cohort) -> Model:
         """The server's experts, and the average of the seen clients' private experts and gates."""
         training = cohort.seen()
         average = tree.mean(tree.take(state.models, training.ids), training.num_examples)
-        return self._joined(state, tree.broadcast(average, cohort.size), cohort)
+        return self._assemble(state, tree.broadcast(average, cohort.size), cohort)
 
     def predict(self, personal: Model, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
         log_weights = self.weights(personal, batch).log()
         return mixture_log_probs(log_weights, self.log_probs(personal, batch))
 
-    def _joined(self, state: State, own: Model, cohort: Cohort) -> Model:
+    def _assemble(self, state: State, own: Model, cohort: Cohort) -> Model:
         """The shared experts, which are broadcast, with the private modules `own` [C, ...]."""
         shared = cohort.broadcast(state.experts)
         return {"experts": append(shared, own["expert"]), "gate": own["gate"]}

@@ -120,7 +120,7 @@ class GatedMixture(Method):
             return self.task.extended(MixtureTask, others=(self.gate,))
         return self.gate.extended(MixtureTask)
 
-    def assembled(self, routed: Params, main: Params, seed: int, noise_seed: int) -> Model:
+    def assemble(self, routed: Params, main: Params, seed: int, noise_seed: int) -> Model:
         """A mixture of these experts, with a new gate."""
         return {
             "routed": routed,
@@ -130,12 +130,12 @@ class GatedMixture(Method):
             "alpha": next(iter(routed.values())).new_tensor(self.alpha),
         }
 
-    def drawn(self, seed: int) -> Model:
+    def draw_mixture(self, seed: int) -> Model:
         """A mixture of independently drawn experts, with a new gate."""
         experts = draw_experts(self.task, self.num_routed + self.num_main, seed)
         routed = tree.map(lambda x: x[: self.num_routed], experts)
         main = tree.map(lambda x: x[self.num_routed :], experts) if self.num_main else {}
-        return self.assembled(routed, main, seed, int(streams.keys(1, seed, "noise network")[0]))
+        return self.assemble(routed, main, seed, int(streams.keys(1, seed, "noise network")[0]))
 
     def server_parameters(self, state: Any) -> int:
         """Parameters of experts, gate and noise network, and alpha if there is one main expert."""
@@ -167,7 +167,7 @@ class GatedMixture(Method):
             scale = server_mixture.noise_scale(self.gate.logits(model["noise"], batch))
         noisy = server_mixture.noisy(clean, scale, batch.key)
         gates = self.training_gates(noisy)
-        log_probs = self.mixed(gates, outputs, model["alpha"])
+        log_probs = self.mix(gates, outputs, model["alpha"])
         errors = server_mixture.cross_entropy(log_probs, batch.y, self.label_smoothing)
         if self.task.class_weights is not None:
             errors = errors * self.task.class_weights[batch.y.long()]
@@ -213,12 +213,12 @@ class GatedMixture(Method):
     def predict(self, personal: Model, batch: Batch) -> Tensor:
         """Log-probabilities of the mixture of the experts that the gate keeps -> [B, L]"""
         gates = self.gates(personal["gate"], batch)
-        return self.mixed(gates, self.expert_outputs(personal, batch), personal["alpha"])
+        return self.mix(gates, self.expert_outputs(personal, batch), personal["alpha"])
 
     def losses(self, model: Model, outputs: Tensor, batch: Batch) -> Tensor:
         """Losses of the mixture, given the experts' outputs for all examples [N, K + R, L]: [B]"""
         gates = self.gates(model["gate"], batch)
-        return nll(self.mixed(gates, outputs[batch.index], model["alpha"]), batch.y)
+        return nll(self.mix(gates, outputs[batch.index], model["alpha"]), batch.y)
 
     def gates(self, gate: Params, batch: Batch) -> Tensor:
         """Gate values at inference, without noise -> [B, K]"""
@@ -228,7 +228,7 @@ class GatedMixture(Method):
         """Probabilities of all experts -> [B, K]"""
         return self.gate.logits(gate, batch).softmax(-1)
 
-    def mixed(self, gates: Tensor, outputs: Tensor, alpha: Tensor) -> Tensor:
+    def mix(self, gates: Tensor, outputs: Tensor, alpha: Tensor) -> Tensor:
         """Log-probabilities from gates [B, K] and the experts' outputs [B, K + R, L] -> [B, L]"""
         routed, main = outputs[:, : self.num_routed], outputs[:, self.num_routed :]
         combined = server_mixture.combine(gates, routed, main, alpha)

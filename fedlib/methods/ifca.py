@@ -30,7 +30,7 @@ from torch.nn.functional import one_hot
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import NUMBERS, draw_experts, each_expert
-from fedlib.engine.journal import refuse_diverged
+from fedlib.engine.journal import refuse_divergence
 from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params
@@ -126,7 +126,7 @@ class IFCA(Method):
         if self.lr_decay and self.local.schedule.kind != "constant":
             kind = self.local.schedule.kind
             raise ValueError(f"lr_decay needs a local schedule that is constant, got {kind!r}")
-        if self.num_experts > 1 and self.cluster_init == "conv_only" and not self._redrawn:
+        if self.num_experts > 1 and self.cluster_init == "conv_only" and not self._conv_weights:
             raise ValueError(
                 "cluster_init 'conv_only' makes equal models of a network without convolutions; "
                 "use 'full'"
@@ -138,7 +138,7 @@ class IFCA(Method):
         return early_stopping.decaying(self.local, self.lr_decay)
 
     @cached_property
-    def _redrawn(self) -> frozenset[str]:
+    def _conv_weights(self) -> frozenset[str]:
         """Names of the weights in which models differ at first, with "conv_only"."""
         return convolution_weights(self.task.build)
 
@@ -147,7 +147,7 @@ class IFCA(Method):
         experts = draw_experts(self.task, self.num_experts, seed)
         if self.cluster_init == "conv_only":
             first = tree.repeat(tree.take(experts, 0), self.num_experts)
-            experts = first | {name: experts[name] for name in self._redrawn}
+            experts = first | {name: experts[name] for name in self._conv_weights}
         if self.shares_body:  # the first model's
             experts = experts | self.common([1, *[0] * (self.num_experts - 1)], experts)
         like = next(iter(experts.values()))
@@ -240,8 +240,8 @@ class IFCA(Method):
             return torch.zeros_like(cohort.ids)
         losses = cohort.example_mean(cohort.score(self.losses, experts))
         clients, names = cohort.host_ids, (cohort.seed, cohort.round, stream)
-        refuse_diverged(losses, clients, f"by round {cohort.round}", "an expert's training loss")
-        return chosen_by(losses, explore, clients, *names)
+        refuse_divergence(losses, clients, f"by round {cohort.round}", "an expert's training loss")
+        return pick_models(losses, explore, clients, *names)
 
     def losses(self, experts: Params, batch: Batch) -> Tensor:
         """Negative log-likelihood of each example under each expert -> [B, E]"""
@@ -259,7 +259,7 @@ class IFCA(Method):
         early_stopping.refuse_nothing_to_stop_on(cohort, split)
         losses = early_stopping.client_losses(cohort, self.task.losses, start, split=split)
         when, what = f"by round {cohort.round}", f"{split} loss"
-        refuse_diverged(losses, cohort.host_ids, when, what)
+        refuse_divergence(losses, cohort.host_ids, when, what)
         members = one_hot(choice, self.num_experts).T.bool()  # [E, C]
         total = torch.where(members, losses, 0).sum(1)
         loss = (total / members.sum(1)).to(state.best_loss.dtype)  # NaN if no client chose it
@@ -274,10 +274,10 @@ class IFCA(Method):
 
     def observe(self, state: State, cohort: Cohort, group: str) -> State:
         """Every client chooses the model of lowest loss on its train split."""
-        choice = self.choose(cohort.held(self.restored(state)), cohort, 0.0, "predict")
+        choice = self.choose(cohort.held(self.best_experts(state)), cohort, 0.0, "predict")
         return state._replace(choice=cohort.put(state.choice, choice))
 
-    def restored(self, state: State) -> Params:
+    def best_experts(self, state: State) -> Params:
         """Each model at its best check, or as it is if it has none -> [E, ...]"""
         if self.stop == "never":
             return state.experts
@@ -285,14 +285,14 @@ class IFCA(Method):
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The model that each client, seen or unseen, chose at the last evaluation."""
-        return tree.take(self.restored(state), state.choice[cohort.ids])
+        return tree.take(self.best_experts(state), state.choice[cohort.ids])
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Each client's model [num_clients]."""
         return {"choice": state.choice}
 
 
-def chosen_by(losses: Tensor, explore: float, clients: np.ndarray, *stream: int | str) -> Tensor:
+def pick_models(losses: Tensor, explore: float, clients: np.ndarray, *stream: int | str) -> Tensor:
     """For each client the model of lowest loss, or any with probability `explore` -> [C] int64
 
     Ties are broken at random.

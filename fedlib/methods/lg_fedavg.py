@@ -21,7 +21,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Params
-from fedlib.methods.parts.own_models import Own, never_trained, refuse_other_heads, replaced
+from fedlib.methods.parts.own_models import Own, is_untrained, put_parts, refuse_other_heads
 from fedlib.methods.private_models import PrivateModels
 from fedlib.tree import Rows
 
@@ -57,7 +57,7 @@ class LGFedAvg(PrivateModels):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Send the header, train whole models, average the headers."""
-        start = replaced(tree.take(state.models, cohort.host_ids), cohort.broadcast(state.head))
+        start = put_parts(tree.take(state.models, cohort.host_ids), cohort.broadcast(state.head))
         trained, memory = self.fit(cohort, start, state.memory)
         _, heads = self.task.split(trained)
         models = cohort.put(state.models, trained)
@@ -65,7 +65,7 @@ class LGFedAvg(PrivateModels):
 
     def personalise(self, state: State, cohort: Cohort) -> Own:
         """Each client's model after its last training; before that, with the server's header."""
-        where = never_trained(state.memory, cohort)
+        where = is_untrained(state.memory, cohort)
         return self.with_header(state.head, state, cohort, where)
 
     def aggregate(self, state: State, cohort: Cohort) -> Own:

@@ -31,7 +31,7 @@ from fedlib.engine.task import Params
 from fedlib.federation import CLIENTS, Federation
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import early_stopping
-from fedlib.methods.parts.own_models import drawn_in_turn
+from fedlib.methods.parts.own_models import place_in_turn
 from fedlib.tree import Rows
 
 MODELS = ("best", "last")  # that a client can keep, see `early_stopping.fit`
@@ -106,7 +106,7 @@ class LocalExperts(Method):
 
     def init(self, num_clients: int, seed: int) -> State:
         """All clients have the common start."""
-        models = drawn_in_turn([self.start(seed)], num_clients)
+        models = place_in_turn([self.start(seed)], num_clients)
         return State(dict.fromkeys(self.keep, models), torch.zeros(num_clients).long())
 
     def round(self, state: State, cohort: Cohort) -> State:

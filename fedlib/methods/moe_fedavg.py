@@ -38,7 +38,7 @@ class MoEFedAvg(GatedMixture):
 
     def init(self, num_clients: int, seed: int) -> State:
         """Independently drawn experts, as only their start distinguishes them."""
-        model = self.drawn(seed)
+        model = self.draw_mixture(seed)
         return State(model, self.local.memory(self.mixture_task.trainable(model), num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:

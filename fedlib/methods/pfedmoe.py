@@ -36,7 +36,7 @@ from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Params, Task, log_probs, nll
 from fedlib.methods.base import LogUniform, Method, Range
 from fedlib.methods.parts import recording
-from fedlib.methods.parts.own_models import never_trained, replaced
+from fedlib.methods.parts.own_models import is_untrained, put_parts
 from fedlib.methods.private_models import PrivateModels
 from fedlib.tree import Rows
 
@@ -138,7 +138,7 @@ class PFedMoE(PrivateModels):
         own = tree.take(state.models, cohort.host_ids)
         trained, memory = replace(cohort, task=self.joint).fit(
             self.loss,
-            own | {"small": replaced(own["small"], cohort.broadcast(state.small))},
+            own | {"small": put_parts(own["small"], cohort.broadcast(state.small))},
             self.own.of(cohort),
             local=self.local,
             memory=state.memory,
@@ -164,11 +164,11 @@ class PFedMoE(PrivateModels):
 
     def personalise(self, state: State, cohort: Cohort) -> dict[str, Any]:
         """Each client's parts after its last training; before that, the server's extractor."""
-        return self._prepared(state, cohort, never_trained(state.memory, cohort).tolist())
+        return self._assemble(state, cohort, is_untrained(state.memory, cohort).tolist())
 
     def aggregate(self, state: State, cohort: Cohort) -> dict[str, Any]:
         """Each client's model and gate with the server's extractor."""
-        return self._prepared(state, cohort, [True] * cohort.size)
+        return self._assemble(state, cohort, [True] * cohort.size)
 
     def outputs(self, personal: dict[str, Any], batch: Batch) -> tuple[Tensor, Tensor]:
         """The gate's weights [B, 2] and r_F [B, F] of every example."""
@@ -232,10 +232,10 @@ class PFedMoE(PrivateModels):
         shared = self.task.features(model["small"], batch)
         return torch.stack([shared, own, mix(weights, shared, own)], dim=1)
 
-    def _prepared(self, state: State, cohort: Cohort, served: list[bool]) -> dict[str, Any]:
+    def _assemble(self, state: State, cohort: Cohort, served: list[bool]) -> dict[str, Any]:
         """The clients' models, with the server's small extractor for those `served`."""
         own = tree.take(state.models, cohort.host_ids)
-        small = replaced(own["small"], cohort.held(state.small), served)
+        small = put_parts(own["small"], cohort.held(state.small), served)
         return {"model": own | {"small": small}, "task": self.own.of(cohort)}
 
 

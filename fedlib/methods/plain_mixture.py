@@ -74,7 +74,7 @@ class PlainMixture(Method):
         memory = self.local.memory(self.task.trainable(model), num_clients)
         uniform = like.new_full((self.task.num_labels, self.num_experts), 1 / self.num_experts)
         recorded = like.new_zeros(len(self.table_rounds), *uniform.shape)
-        recorded = tables.tabulated(recorded, self.table_rounds, 0, lambda: uniform)
+        recorded = tables.record(recorded, self.table_rounds, 0, lambda: uniform)
         return State(model, memory, recorded)
 
     # -- a round ----------------------------------------------------------------------
@@ -87,7 +87,7 @@ class PlainMixture(Method):
         )
         model = cohort.average(sent, state.model)
         found = partial(self.table, model, cohort)
-        recorded = tables.tabulated(state.tables, self.table_rounds, cohort.round + 1, found)
+        recorded = tables.record(state.tables, self.table_rounds, cohort.round + 1, found)
         return State(model, memory, recorded)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:

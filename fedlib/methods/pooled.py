@@ -54,7 +54,7 @@ class Pooled(OneModel):
             owned = [np.empty(0, np.int64)] * federation.num_clients
             everything = [federation.train.of(client) for client in seen.host_ids]
             owned[seen.host_ids[0]] = np.concatenate(everything)
-            _made[cohort.data] = cohort.data.changed(train=Split.from_lists(owned))
+            _made[cohort.data] = cohort.data.with_fields(train=Split.from_lists(owned))
         return replace(seen.some(slice(1)), data=_made[cohort.data], journal=Journal())
 
     def personalise(self, state: State, cohort: Cohort) -> Params:

@@ -71,7 +71,7 @@ class PooledMixture(Curves):
             self.server, self.task, state.experts, mean, active, memory
         )
         rounds, value = range(self.horizon), lambda: divergence(found.directions.sum)
-        after = tables.tabulated(state.divergence, rounds, cohort.round, value)
+        after = tables.record(state.divergence, rounds, cohort.round, value)
         return state._replace(experts=experts, divergence=after), memory
 
     # -- evaluation -------------------------------------------------------------------

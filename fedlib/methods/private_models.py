@@ -11,7 +11,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Params, Task
 from fedlib.methods.base import Method
-from fedlib.methods.parts.own_models import Own, OwnModels, replaced
+from fedlib.methods.parts.own_models import Own, OwnModels, put_parts
 from fedlib.tree import Tree
 
 
@@ -67,7 +67,7 @@ class PrivateModels(Method):
     ) -> Own:
         """Each client's own model with the server's `header`; with `where` [C], only for these."""
         model, task = self.own.predictors(state.models, cohort)
-        return Own(replaced(model, cohort.held(header), where), task)
+        return Own(put_parts(model, cohort.held(header), where), task)
 
     def outputs(self, personal: Own, batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""

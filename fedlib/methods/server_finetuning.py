@@ -73,7 +73,7 @@ class ServerFinetuning(FedAvg):
         errors = server.score(lambda w, b: nll(self.task.log_probs(w, b), b.y), tuned, split="val")
         loss = server.example_mean(errors, "val")[0]
         tuned = tree.take(tuned, 0)
-        return State(params, memory, tuned, state.best.renewed(tuned, loss, cohort.round + 1))
+        return State(params, memory, tuned, state.best.update(tuned, loss, cohort.round + 1))
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The server's best copy, for all clients and the server."""

@@ -83,7 +83,7 @@ class TrainedMixture(GatedMixture):
         )
         return model | tree.take(trained, 0), own
 
-    def warmed(self, model: Model, server: Cohort) -> tuple[Params, Model]:
+    def warm_up(self, model: Model, server: Cohort) -> tuple[Params, Model]:
         """An expert that the server trained, and the mixture with copies of it as experts."""
         start = tree.broadcast(tree.map(lambda x: x[:1], model["main"] or model["routed"]), 1)
         warm, _ = server.fit(self.main_loss, start, local=self.warm_start, stream="server/warm")
@@ -101,7 +101,7 @@ class TrainedMixture(GatedMixture):
         """Sum of the main experts' losses -> []"""
         return batch.mean(each_expert(lambda expert: self.task.losses(expert, batch), main).sum(1))
 
-    def renewed(self, best: Chosen, model: Model, outputs: Tensor, server: Cohort) -> Chosen:
+    def choose(self, best: Chosen, model: Model, outputs: Tensor, server: Cohort) -> Chosen:
         """The mixture to predict with: the best so far on the server's validation data, or last.
 
         Args:
@@ -110,7 +110,7 @@ class TrainedMixture(GatedMixture):
         loss = self.validation_loss(model, outputs, server)
         mixture = predictor(model)
         if self.keep == "best":
-            return best.renewed(mixture, loss, server.round + 1)
+            return best.update(mixture, loss, server.round + 1)
         number = torch.full_like(best.round, server.round + 1)
         return best._replace(params=tree.clone(mixture), loss=loss.to(best.loss), round=number)
 

@@ -49,13 +49,13 @@ class LSTM(nn.Module):
         """Output of the last layer at every step: [B, T, F] -> [B, T, hidden]"""
         names, numbers = ("weight_ih", "weight_hh", "bias_ih", "bias_hh"), range(self.num_layers)
         layers = [[getattr(self, f"{name}_l{number}") for name in names] for number in numbers]
-        return recurrence(x, layers) if ambient.experts_are_stacked() else fused(x, layers)
+        return recurrence(x, layers) if ambient.experts_are_stacked() else torch_lstm(x, layers)
 
 
 Layer = list[Tensor]  # weights [4H, F] and [4H, H], biases [4H] and [4H]
 
 
-def fused(x: Tensor, layers: list[Layer]) -> Tensor:
+def torch_lstm(x: Tensor, layers: list[Layer]) -> Tensor:
     """Torch's kernel: x [B, T, F] -> [B, T, H]"""
     start = x.new_zeros(len(layers), len(x), layers[0][1].shape[1])
     weights = [weight for layer in layers for weight in layer]

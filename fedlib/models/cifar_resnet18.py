@@ -28,10 +28,10 @@ class Block(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int):
         super().__init__()
         self.residual = nn.Sequential(
-            *_normalised(inputs, outputs, 3, stride), nn.ReLU(), *_normalised(outputs, outputs, 3)
+            *_conv_norm(inputs, outputs, 3, stride), nn.ReLU(), *_conv_norm(outputs, outputs, 3)
         )
         changes = stride > 1 or inputs != outputs
-        self.shortcut = nn.Sequential(*(_normalised(inputs, outputs, 1, stride) if changes else ()))
+        self.shortcut = nn.Sequential(*(_conv_norm(inputs, outputs, 1, stride) if changes else ()))
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, inputs, H, W] -> [B, outputs, H / stride, W / stride], rounded up"""
@@ -51,7 +51,7 @@ def build(
     """
     # One layer in either case, so that the parameters have the same names.
     first = nn.Sequential(CropFlip(), Cutout()) if augment else nn.Identity()
-    body = [first, *_normalised(in_channels, width, 3), nn.ReLU()]  # [B, width, 32, 32]
+    body = [first, *_conv_norm(in_channels, width, 3), nn.ReLU()]  # [B, width, 32, 32]
     for before, inside, stride in STAGES:
         body += [Block(before * width, inside * width, stride)]
         body += [Block(inside * width, inside * width, 1) for _ in range(1, BLOCKS)]
@@ -60,7 +60,7 @@ def build(
     return Network(body, nn.Sequential(nn.Linear(STAGES[-1][1] * width, num_classes)))
 
 
-def _normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+def _conv_norm(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
     """A convolution and its batch normalisation; stride 1 keeps the size of the map."""
     convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
     return [convolution, nn.BatchNorm2d(outputs)]

@@ -15,7 +15,7 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
 
 from torch import nn
 
-from fedlib.models.layers.augment import erased
+from fedlib.models.layers.augment import distortions
 from fedlib.models.layers.conv import convolution, side_after
 from fedlib.models.layers.network import Network
 
@@ -67,7 +67,7 @@ def build(
             raise ValueError(f"{name} must be two numbers from 1, got {given}")
     (one, two), (first, second) = widths["channels"], widths["hidden"]
     body = [
-        *erased(augment),
+        *distortions(augment),
         *convolution(in_channels, one, padding),
         *convolution(one, two, padding),
         nn.Flatten(),

@@ -12,7 +12,7 @@ Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); pFedMoE's README, sectio
 
 from torch import nn
 
-from fedlib.models.layers.augment import erased
+from fedlib.models.layers.augment import distortions
 from fedlib.models.layers.batch_norm import SinglesBatchNorm1d
 from fedlib.models.layers.network import Network
 from fedlib.models.layers.switch_norm import SwitchNorm1d, SwitchNorm2d
@@ -56,7 +56,7 @@ def build(
             raise ValueError(f"{name} must be one of {', '.join(known)}, got {kind!r}")
     features = in_channels * side**2
     body = [
-        *erased(augment),
+        *distortions(augment),
         *([SwitchNorm2d(in_channels)] if input_norm == "switch2d" else []),
         nn.Flatten(),
         *(norm(features) for norm in INPUT_NORMS[input_norm]),

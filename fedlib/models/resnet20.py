@@ -33,9 +33,9 @@ class Block(nn.Module):
         super().__init__()
         self.stride, self.more = stride, outputs - inputs
         self.residual = nn.Sequential(
-            *_normalised(inputs, outputs, stride, norm_groups),
+            *_conv_norm(inputs, outputs, stride, norm_groups),
             nn.ReLU(),
-            *_normalised(outputs, outputs, 1, norm_groups),
+            *_conv_norm(outputs, outputs, 1, norm_groups),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -65,14 +65,14 @@ def build(
     """
     # One layer in either case, so that the parameters have the same names.
     first = CropFlip() if augment else nn.Identity()
-    stem = first, *_normalised(in_channels, STAGES[0][0], 1, norm_groups), nn.ReLU()
+    stem = first, *_conv_norm(in_channels, STAGES[0][0], 1, norm_groups), nn.ReLU()
     stages = [stage(*sizes, norm_groups) for sizes in STAGES]
     lower = nn.Sequential(*stem, stages[0])  # [B, 16, 32, 32]
     upper = nn.Sequential(*stages[1:], nn.AdaptiveAvgPool2d(1), nn.Flatten())
     return Network([lower, upper], nn.Linear(STAGES[-1][1], num_classes))
 
 
-def _normalised(inputs: int, outputs: int, stride: int, norm_groups: int) -> list[nn.Module]:
+def _conv_norm(inputs: int, outputs: int, stride: int, norm_groups: int) -> list[nn.Module]:
     """A 3 x 3 convolution and its normalisation, with a scale and a shift for each channel."""
     convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
     nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")

@@ -97,12 +97,12 @@ class Body(nn.Module):
         if self.causal:
             order = torch.arange(x.shape[1], device=x.device)
             visible = visible & (order <= order[:, None])
-        hidden = self.embedded(x)
+        hidden = self.embed(x)
         for block in self.blocks:
             hidden = block(hidden, visible)
-        return self.pooled(self.norm(hidden) if self.causal else hidden, real)
+        return self.pool_tokens(self.norm(hidden) if self.causal else hidden, real)
 
-    def embedded(self, x: Tensor) -> Tensor:
+    def embed(self, x: Tensor) -> Tensor:
         """Input of the first block: [B, T] -> [B, T, width]
 
         Raises:
@@ -118,7 +118,7 @@ class Body(nn.Module):
             hidden = self.norm(hidden + self.types.weight[0])
         return self.dropout(hidden)
 
-    def pooled(self, hidden: Tensor, real: Tensor) -> Tensor:
+    def pool_tokens(self, hidden: Tensor, real: Tensor) -> Tensor:
         """A vector for each text, from its tokens [B, T, width] and a mask of the real ones."""
         if self.pool == "mean":
             mask = real[..., None].to(hidden.dtype)
@@ -210,10 +210,10 @@ def build(
         raise ConfigError(f"no pool {pool!r} of {full.layout}; choose one of {choices}")
     if not 0 <= full.pad < full.vocabulary:
         raise ConfigError(f"pad must be in [0, {full.vocabulary}), got {full.pad}")
-    return _drawn(Transformer(num_classes, full, pool, dropout), full)
+    return _draw_weights(Transformer(num_classes, full, pool, dropout), full)
 
 
-def _drawn(module: Transformer, size: Size) -> Transformer:
+def _draw_weights(module: Transformer, size: Size) -> Transformer:
     """`module` with normal weights and zero biases; the weights of GPT-2's branches are smaller."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Embedding):
@@ -284,10 +284,10 @@ def _plain(name: str) -> str:
 
 
 def _of_bert(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    found = _renamed(weights, BERT, "", "body.")
+    found = _rename(weights, BERT, "", "body.")
     for number in range(_num_layers(weights, "encoder.layer.")):
         theirs, ours = f"encoder.layer.{number}.", f"body.blocks.{number}."
-        found |= _renamed(weights, BERT_BLOCK, theirs, ours)
+        found |= _rename(weights, BERT_BLOCK, theirs, ours)
         for kind in BOTH:
             parts = [weights[f"{theirs}{name}.{kind}"] for name in BERT_PROJECTIONS]
             found[f"{ours}attention.project.{kind}"] = torch.cat(parts)
@@ -295,15 +295,15 @@ def _of_bert(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _of_gpt2(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    found = _renamed(weights, GPT2, "", "body.")
+    found = _rename(weights, GPT2, "", "body.")
     for number in range(_num_layers(weights, "h.")):
-        own = _renamed(weights, GPT2_BLOCK, f"h.{number}.", f"body.blocks.{number}.")
+        own = _rename(weights, GPT2_BLOCK, f"h.{number}.", f"body.blocks.{number}.")
         # GPT-2's layers multiply from the right: their matrices are [inputs, outputs].
         found |= {n: v.T.contiguous() if v.dim() == 2 else v for n, v in own.items()}
     return found
 
 
-def _renamed(weights: dict, names: dict[str, str], theirs: str, ours: str) -> dict[str, Tensor]:
+def _rename(weights: dict, names: dict[str, str], theirs: str, ours: str) -> dict[str, Tensor]:
     """Entries of `weights` by our names; a name without "weight" means a weight and a bias."""
     ends = {name: ("",) if name.endswith(".weight") else (".weight", ".bias") for name in names}
     return {

@@ -143,7 +143,7 @@ def prepare(
     yield from each(method.protocols[group], state)
     later = method.final_protocols.get(group, {})
     if any(only is None or protocol in only for protocol in later):
-        with cohort.journal.watched(f"by round {cohort.round}, trained for {SETTLE!r}"):
+        with cohort.journal.watch(f"by round {cohort.round}, trained for {SETTLE!r}"):
             common = method.settle(state, cohort)
         done(SETTLE)
         yield from each(later, common)

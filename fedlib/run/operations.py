@@ -174,7 +174,7 @@ class Counting(Loop):
         if (work.data.federation.group[work.ids] >= len(CLIENTS)).any():
             return fn(work, *args)
         # Stacked experts avoid our fused LSTM; fused attention and blocks have no formulas here.
-        with Operations() as counter, ambient.stacked_experts(True), ExitStack() as after:
+        with Operations() as counter, ambient.stack_experts(True), ExitStack() as after:
             after.enter_context(sdpa_kernel(SDPBackend.MATH))
             after.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
             mha.set_fastpath_enabled(False)

@@ -55,7 +55,7 @@ def check(simulation: Simulation) -> None:
     instead = "take fedlib.streams.generator(cohort.seed, cohort.round, 'my draw')"
 
     def once() -> dict[str, Any]:
-        with draws.refused(name, instead):
+        with draws.refuse(name, instead):
             return _round_and_evaluation(few, _with_checks(few.cohort(able, 0), name), name)
 
     # That steps diverge on these few examples says nothing about the run.
@@ -74,7 +74,7 @@ def check(simulation: Simulation) -> None:
 
 def _compare(few: Simulation, setting: str, name: str) -> None:
     """Raise ConfigError if an executor predicts otherwise than client by client, in float64."""
-    method = with_tasks(few.method, lambda x: x.moved(x.device, torch.float64))
+    method = with_tasks(few.method, lambda x: x.move(x.device, torch.float64))
     data = DeviceData(few.federation, torch.float64, few.data.device)
     both = Loop(), choose(setting, tasks_of(method), 1)
     found = []

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.journal import refuse_diverged
+from fedlib.engine.journal import refuse_divergence
 from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.errors import ConfigError
 from fedlib.federation import GROUPS, SPLITS, Federation
@@ -98,7 +98,7 @@ def during_training(
         cohort = cohort_of(group) if group in method.protocols else None
         if cohort is None:
             continue
-        with cohort.journal.watched(f"by round {cohort.round}, when observed"):
+        with cohort.journal.watch(f"by round {cohort.round}, when observed"):
             state = method.observe(state, cohort, group)
         protocols = method.protocols[group]
         splits = dict.fromkeys(protocols, other_splits(cohort.data.federation, group))
@@ -118,7 +118,7 @@ def prepare(
       protocols: names of the functions that prepare clients; see `Method.protocols`.
     """
     for protocol, prepare in protocols.items():
-        with cohort.journal.watched(f"by round {cohort.round}, trained for {protocol!r}"):
+        with cohort.journal.watch(f"by round {cohort.round}, trained for {protocol!r}"):
             personal = getattr(method, prepare)(state, cohort)
         yield protocol, personal
 
@@ -156,7 +156,7 @@ def score_views(
 def check_finite(view: View, scores: ClientScores, cohort: Cohort) -> None:
     """Raises DivergedError for a loss that is not finite."""
     when, what = f"by round {cohort.round}", f"{view.split} loss of {view.protocol!r}"
-    refuse_diverged(scores.loss, cohort.host_ids, when, what, group=view.group)
+    refuse_divergence(scores.loss, cohort.host_ids, when, what, group=view.group)
 
 
 def other_splits(federation: Federation, group: str) -> list[str]:

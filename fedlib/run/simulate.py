@@ -131,7 +131,7 @@ class Simulation:
         group[self.federation.ids("seen")] = GROUPS.index("unseen")
         group[ids] = GROUPS.index("seen")
         course = replace(self.course, edge_probability=1.0)
-        return replace(self, data=self.data.changed(group=group, **changes), course=course)
+        return replace(self, data=self.data.with_fields(group=group, **changes), course=course)
 
     def everyone(self, group: str, round: int, **more: Any) -> Cohort | None:
         """All clients of a group, or None if it has none; see `cohort`."""
@@ -237,7 +237,7 @@ class Simulation:
         try:
             state = self.method.round(state, cohort)
         except Exception:  # a loss that is not finite may cause another error
-            cohort.journal.refuse_diverged(f"in round {number}")
+            cohort.journal.refuse_divergence(f"in round {number}")
             raise
         record.add_round(cohort, number)
         return state
@@ -288,7 +288,7 @@ class Record:
         self.totals["examples"] += cohort.journal.examples
         self.totals["client_rounds"] += cohort.size
         self.totals["server_examples"] += sum(x.examples for x in cohort.journal.others.values())
-        cohort.journal.refuse_diverged(f"in round {number}")
+        cohort.journal.refuse_divergence(f"in round {number}")
         if not (every := cohort.journal.losses):
             return
         # Fits of one round may be of unlike numbers of clients.

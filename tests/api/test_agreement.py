@@ -230,7 +230,7 @@ class Helped(FedAvg):
         return log_probs(self.task.logits(own["model"], batch) + further)
 
     def round(self, state, cohort):
-        return self.averaged(lambda own, b: loss_of(self.predict(own, b), b), state, cohort)
+        return self.minimise(lambda own, b: loss_of(self.predict(own, b), b), state, cohort)
 
 
 def test_buffers_of_a_users_further_modules_are_not_trained(monkeypatch):

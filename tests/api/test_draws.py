@@ -39,7 +39,7 @@ def test_what_a_block_draws_from_a_global_generator_is_found_and_taken_back(name
         expected = DRAWS[name]()
     with draws.aside(1):
         told = pytest.raises(ConfigError, match=f"it draws from .* of {name},")
-        with told, draws.refused("it", "do not"):
+        with told, draws.refuse("it", "do not"):
             DRAWS[name]()
         assert DRAWS[name]() == expected
 

@@ -263,7 +263,7 @@ def test_an_executor_that_leaves_a_derivative_out_is_refused():
 
 def test_a_loss_that_reads_a_value_is_refused_where_clients_train_together():
     loss = lambda w, batch: w["head.bias"].sum() * w["head.bias"].sum().item()  # noqa: E731
-    reads = type("Reads", (FedAvg,), {"round": lambda self, *now: self.averaged(loss, *now)})
+    reads = type("Reads", (FedAvg,), {"round": lambda self, *now: self.minimise(loss, *now)})
     with pytest.raises(ConfigError, match=r"Reads, line \d+: RuntimeError: vmap: .* \.item"):
         tried(reads, "batched")
 

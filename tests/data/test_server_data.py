@@ -172,6 +172,6 @@ def test_the_least_loss_chooses_and_a_tie_keeps_the_first():
     assert (best.loss.item(), best.round.item()) == (float("inf"), -1)
     for number, loss in enumerate(losses, 1):
         model = {"w": torch.full((2,), float(number))}
-        best = best.renewed(model, torch.tensor(loss, dtype=torch.float32), number)
+        best = best.update(model, torch.tensor(loss, dtype=torch.float32), number)
     assert (best.loss.item(), best.round.item(), best.params["w"].tolist()) == (1.0, 2, [2.0, 2.0])
     assert best.diagnostics()["selected"].tolist() == [2, 1.0, SPLITS.index("val")]

@@ -36,19 +36,19 @@ MODELS = sorted({*models.MODELS} - {"vae"})  # no classifier; fedmix_vae trains 
 
 # Where a round may wait for the device between steps, and why.
 MAY_WAIT = {
-    "engine/journal.py:refuse_diverged": "stops before anybody computes with what is not finite",
+    "engine/journal.py:refuse_divergence": "stops before anybody computes with what is not finite",
     "engine/task.py:<dictcomp>": "a model that is drawn on the host begins in this round",
     "engine/task.py:init": "the same, where Python has no frame for a comprehension",
     "methods/clustered.py:average": "clusters are as many as the data make",
     "methods/clustered.py:disagree": "whether a cluster is split depends on its gradients",
     "methods/clustered.py:split": "the same",
     "methods/fedjets.py:choose": "the download depends on whom clients trust",
-    "methods/fedkd.py:factored": "a message is as long as the singular values ask for",
+    "methods/fedkd.py:factor": "a message is as long as the singular values ask for",
     "methods/fedmoe.py:by_class": "in the rounds that it logs",
-    "methods/ifca.py:chosen_by": "the same: it draws on the host",
+    "methods/ifca.py:pick_models": "the same: it draws on the host",
     "methods/ifca.py:round": "the download depends on what clients chose",
     "methods/ifca.py:stopped": "training ends when clients choose as before",
-    "methods/parts/chosen.py:renewed": "keeps the best model, by its loss",
+    "methods/parts/chosen.py:update": "keeps the best model, by its loss",
     "methods/parts/early_stopping.py:train": "clients that no longer improve train no more",
 }  # fmt: skip
 

@@ -28,7 +28,7 @@ from fedlib.engine.batches import draw_batches, draw_cohort
 from fedlib.engine.choice import choose, rule
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
-from fedlib.engine.experts import padded
+from fedlib.engine.experts import pad_scores
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.participation import SELECTIONS, cohort_size, sample
 from fedlib.engine.task import Task
@@ -202,7 +202,7 @@ def test_padded_scores_have_one_shape_whoever_is_in_the_cohort(executor):
         cohort = cohort_of(task, federation, ids, executor=executor)
         assert cohort.some(torch.zeros(1).long()).host_ids.tolist() == ids[:1]
         scores = cohort.score(task.log_probs, cohort.broadcast(params))
-        found = padded(scores, federation.train.sizes)
+        found = pad_scores(scores, federation.train.sizes)
         assert found.shape == (len(ids), max(UNEVEN), *scores.shape[2:])
         assert torch.equal(found[:, : scores.shape[1]], scores)
         assert (found[:, scores.shape[1] :] == 0).all()

@@ -162,7 +162,7 @@ def test_a_round_does_not_touch_the_rows_of_clients_outside_the_cohort(executor)
 
 def test_rows_stay_in_host_memory_when_all_clients_take_too_much(monkeypatch):
     moves, rows = [], Rows([wide, deep, wide])  # 9 + 4 + 9 numbers of 4 bytes
-    monkeypatch.setattr(fedlib.engine.device, "moved", lambda x, to: moves.append(to) or dict(x))
+    monkeypatch.setattr(fedlib.engine.device, "move", lambda x, to: moves.append(to) or dict(x))
     monkeypatch.setattr(fedlib.engine.device, "total_memory", lambda device: 4 * 22 * 4)
     assert placed(rows) is rows and moves == []
     monkeypatch.setattr(fedlib.engine.device, "total_memory", lambda device: 4 * 22 * 4 - 1)

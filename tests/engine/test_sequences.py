@@ -133,7 +133,7 @@ def test_the_lstm_has_the_names_values_and_outputs_of_torchs():
 def test_the_spelled_out_lstm_is_the_fused_one():
     module, x = LSTM(3, 4, 2).double(), log_probs_of(6, LENGTH, 3)
     fused = module(x)
-    with ambient.stacked_experts(True):
+    with ambient.stack_experts(True):
         spelled_out = module(x)
     torch.testing.assert_close(spelled_out, fused, **CLOSE)
     parameters = list(module.parameters())

@@ -8,7 +8,7 @@ from support import cohort_of, sgd, tiny_task, toy_federation
 
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.graphs import Graphs
-from fedlib.engine.subnormal import flushed
+from fedlib.engine.subnormal import flush_subnormal
 from fedlib.engine.traced import Traced
 
 pytestmark = pytest.mark.skipif(
@@ -32,8 +32,8 @@ def slope() -> float:
 
 def test_only_there_and_even_after_an_error():
     assert tiny() > 0 and slope() > 0
-    with pytest.raises(KeyError), flushed():
-        with flushed():
+    with pytest.raises(KeyError), flush_subnormal():
+        with flush_subnormal():
             assert tiny() == 0
         assert tiny() == 0  # as it was
         raise KeyError

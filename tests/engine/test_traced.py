@@ -13,7 +13,7 @@ from torch import nn
 
 from fedlib import tree
 from fedlib.engine.executors import Loop
-from fedlib.engine.recording import Recorder, replayed
+from fedlib.engine.recording import Recorder, write_program
 from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import SGD, Adam, AdamW
 from fedlib.engine.task import Task
@@ -146,7 +146,7 @@ def test_a_function_that_cannot_be_looked_into_goes_on_as_in_the_loop():
 
 
 def test_nothing_is_repeated_while_another_thread_still_compares_it(monkeypatch):
-    tried, others = Shape._tried, []
+    tried, others = Shape._try_program, []
 
     def with_others(shape, steps, own, batch):
         if len(others) < CHECKS:  # further threads begin a step meanwhile, one in another's
@@ -154,7 +154,7 @@ def test_nothing_is_repeated_while_another_thread_still_compares_it(monkeypatch)
             shape.step(steps, tree.map(torch.clone, own), batch)
         return tried(shape, steps, own, batch)
 
-    monkeypatch.setattr(Shape, "_tried", with_others)
+    monkeypatch.setattr(Shape, "_try_program", with_others)
     monkeypatch.setattr(Shape, "_repeat", lambda *_: pytest.fail("repeated, and not compared yet"))
     reason = "operations that do something else when they are repeated"
     added = NOT_RECORDED[reason]
@@ -170,7 +170,7 @@ def again(fn, *inputs):
     with Recorder([*inputs]) as recorder:
         result = fn(*inputs)
     assert recorder.refused == ""
-    return replayed(recorder.calls, [*inputs], [result]), result
+    return write_program(recorder.calls, [*inputs], [result]), result
 
 
 def test_an_index_of_the_second_dimension_alone_is_recorded():

@@ -151,7 +151,7 @@ def test_the_personal_stage_is_that_of_torch_optim(gate_only, member, choices):
     finals = all_finals(method, state, cohort)
     used = sorted(set(choices[:-1]))
     outputs = [*used, num] if len(used) > 1 else [num]
-    models = [tree.take(method.restored(state), j) for j in range(num)]
+    models = [tree.take(method.best_experts(state), j) for j in range(num)]
     keys = streams.keys(federation.num_clients, 0, "gate")
     stops, patient = [], {"epochs": 9, "every": 2, "patience": 2}
     for row, client in enumerate(federation.ids("seen").tolist()):
@@ -437,11 +437,11 @@ def test_what_is_known_of_experts_trains_the_gates_that_whole_ones_do(name, monk
     cohort = cohort_of(method.task, images(), executor="batched")
     state = method.init(4, 0)._replace(choice=torch.tensor([0, 1, 1, 0]))
     settled = method.settle(state, cohort)
-    frozen = method.networks.frozen(*method.assemble(settled, cohort), cohort, "test")
+    frozen = method.networks.freeze(*method.assemble(settled, cohort), cohort, "test")
     assert type(frozen.train) is kind and type(frozen.check) is torch.Tensor
     found = method.mix(settled, cohort)
     unknown = lambda networks, experts, own, *_: Frozen(experts, own)  # noqa: E731
-    monkeypatch.setattr(type(method.networks), "frozen", unknown)
+    monkeypatch.setattr(type(method.networks), "freeze", unknown)
     whole = method.mix(settled, cohort)
     start = method.draw_gates(cohort)
     for key, value in whole.gate.items():

@@ -50,7 +50,7 @@ def test_the_nearest_of_the_known_prototypes_is_predicted():
 
 
 def test_without_any_prototype_all_classes_are_alike():
-    unknown = class_means.unknown(3, 2, tiny_task(dtype=torch.float32))
+    unknown = class_means.empty(3, 2, tiny_task(dtype=torch.float32))
     found = nearest(torch.randn(4, 2), unknown)
     torch.testing.assert_close(found.exp(), torch.full((4, 3), 1 / 3))
 
@@ -145,7 +145,7 @@ ROUND = SimpleNamespace(seed=5, round=0, journal=Journal())  # what a server ask
 def test_a_class_that_nobody_sent_keeps_what_it_had():
     before = ClassMeans(torch.tensor([[1.0], [2], [3]]), torch.tensor([False, True, False]))
     held = torch.tensor([[True, False, False]])
-    after = class_means.averaged(before, torch.tensor([[[9.0], [9], [9]]]), held)
+    after = class_means.average(before, torch.tensor([[[9.0], [9], [9]]]), held)
     assert after.values.tolist() == [[9], [2], [3]]
     assert after.known.tolist() == [True, True, False]
 

@@ -62,7 +62,7 @@ def test_however_images_are_scaled_their_pixels_are_in_the_unit_interval(mean, s
     stored = draw.integers(0, 256, size=(len(federation.x), 1, 2, 2), dtype=np.uint8)
     images = replace(federation, x=stored, mean=mean, std=std)
     inputs = cohort_of(CODER, images).data.inputs(torch.arange(5))
-    given = fedmix_vae.given(CODER, cohort_of(CODER, images))
+    given = fedmix_vae.draw_constants(CODER, cohort_of(CODER, images))
     params = CODER.init(3)
     found = fedmix_vae.elbo(CODER, params, given, batch_of(inputs))
     _, *both = coders(params)
@@ -83,7 +83,7 @@ def train_by_hand(federation, client, stopping):
     """One client's autoencoder by `torch.optim.Adam`, at its best check, and its epochs."""
     net, *both = coders(CODER.init(0))
     optimiser = torch.optim.Adam(net.parameters(), lr=ADAM.lr)
-    fixed = fedmix_vae.given(CODER, cohort_of(CODER, federation)).noise
+    fixed = fedmix_vae.draw_constants(CODER, cohort_of(CODER, federation)).noise
     best, least, failed, held_out = None, math.inf, 0, owned(federation, client, "val")[0]
     for epoch in range(stopping.max_epochs):
         for batch in batches(*owned(federation, client), ADAM, 0, f"vae/{epoch}", client):
@@ -127,7 +127,7 @@ def test_gates_count_by_how_probable_the_input_is_among_their_clients():
     federation = federation_of_pixels()
     state = run(method, federation, 2)
     cohort = cohort_of(method.task, federation, executor="batched", round=2)
-    personal = method.experienced(state, cohort)
+    personal = method.with_autoencoders(state, cohort)
     found = cohort.score(method.predict, personal, split="val")
     anybody = tree.take(personal.anybody, 0)
     sizes = federation.train.sizes[federation.ids("seen")]

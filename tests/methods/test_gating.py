@@ -55,6 +55,6 @@ GATES = {"A": draw(6, 5, 3), "b": draw(6, 3, seed=4)}
 def test_the_gate_of_nobody_is_the_mean_of_all(monkeypatch, block):
     monkeypatch.setattr(gating, "BLOCK", block)
     features, pooling, prior = draw(7, 3, 5, seed=2), weights(6, 3), weights(6, seed=3)
-    found = gating.marginalised(GATES, pooling, prior.log(), features).exp()
+    found = gating.marginalise(GATES, pooling, prior.log(), features).exp()
     torch.testing.assert_close(found, by_hand(GATES, pooling, prior, features))
     torch.testing.assert_close(found.sum(1), torch.ones(7, dtype=torch.float64))

@@ -54,7 +54,7 @@ def test_schedules_of_exploration():
 
 def test_ties_are_drawn_evenly():
     losses = torch.tensor([0.2, 0.1, 0.1]).double().expand(10_000, -1)  # of as many clients
-    counts = Counter(ifca.chosen_by(losses, 0.0, np.arange(10_000), 0, "test").tolist())
+    counts = Counter(ifca.pick_models(losses, 0.0, np.arange(10_000), 0, "test").tolist())
     assert counts.keys() == {1, 2} and counts.total() == 10_000
     assert abs(counts[1] - 5000) <= 4 * math.sqrt(10_000 / 4)  # four standard deviations
 
@@ -120,7 +120,7 @@ def test_rounds_are_those_of_torch_optim(shares_body):
     state = run(method, federation, executor="batched")
     for j in range(3):
         assert_params(tree.take(state.experts, j), final[j])
-        assert_params(tree.take(method.restored(state), j), restored[j])
+        assert_params(tree.take(method.best_experts(state), j), restored[j])
     torch.testing.assert_close(state.best_loss.tolist(), least, rtol=1e-9, atol=0)
     assert state.failed.tolist() == failed
     everyone = cohort_of(task, federation, executor="batched", round=ROUNDS)

@@ -93,7 +93,7 @@ def test_local_training_equals_a_module_with_torch_optim(name, executor, clip):
 @pytest.mark.parametrize("off", [None, 0, 0.0])
 def test_no_bound_leaves_gradients_alone(off):
     grads = {"w": torch.full((3,), 100.0)}
-    assert SGD(lr=1.0, clip_norm=off).clipped(grads) is grads
+    assert SGD(lr=1.0, clip_norm=off).clip(grads) is grads
 
 
 @executors

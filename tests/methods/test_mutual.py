@@ -27,7 +27,7 @@ from zoo import deep
 
 from fedlib import methods, streams, tree
 from fedlib.engine.experts import expert_seed
-from fedlib.methods.fedkd import compressed, recovered
+from fedlib.methods.fedkd import compress, recover
 from fedlib.methods.parts import holdout
 from fedlib.run.evaluate import prepare
 
@@ -249,11 +249,11 @@ def test_a_message_has_every_shape_of_a_model_and_biases_as_they_are():
     draw = np.random.default_rng(0)
     kernel = np.einsum("a,bcd->abcd", draw.normal(size=8), draw.normal(size=(4, 5, 5)))
     params = {"conv.weight": torch.from_numpy(kernel), "conv.bias": torch.arange(8.0)}
-    message = compressed(params, 0.99)
+    message = compress(params, 0.99)
     assert message["conv.weight"].sigma.shape == (1,)  # one pattern for all channels
     assert message["conv.bias"] is params["conv.bias"]
     assert tree.numel(message) == 8 + 1 + 4 * 5 * 5 + 8
-    assert_close(recovered(message, params), params, 1e-12)
+    assert_close(recover(message, params), params, 1e-12)
 
 
 # -- the hold-out -------------------------------------------------------------------------
@@ -270,8 +270,8 @@ def test_the_energy_rises_linearly_from_the_first_round_to_the_last():
 
 @pytest.mark.parametrize(("size", "held"), [(0, 0), (1, 0), (2, 1), (9, 1), (40, 2), (4000, 200)])
 def test_a_hold_out_has_an_example_if_one_is_left_for_training(size, held):
-    assert holdout.num_held(size, 0.05) == held
-    assert holdout.num_held(size, 0.99999) == max(size - 1, 0)
+    assert holdout.holdout_size(size, 0.05) == held
+    assert holdout.holdout_size(size, 0.99999) == max(size - 1, 0)
 
 
 # -- evaluation ---------------------------------------------------------------------------

@@ -59,11 +59,11 @@ def test_erasing_takes_a_rectangle_of_the_declared_sizes_from_its_share_of_the_i
 
 def test_images_of_pfedmoe_are_mirrored_then_erased_then_moved():
     # Only so can the padding of a crop cover what was erased, and never the other way round.
-    mirror, erase, crop = augment.erased(True)
+    mirror, erase, crop = augment.distortions(True)
     assert (mirror.pad, mirror.flip) == (0, True)
     assert isinstance(erase, augment.Erase)
     assert (crop.pad, crop.flip) == (4, False)
-    assert augment.erased(False) == []
+    assert augment.distortions(False) == []
 
 
 def test_a_cutout_is_a_square_that_a_border_may_cut():

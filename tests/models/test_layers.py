@@ -146,7 +146,7 @@ def test_all_experts_see_the_same_pictures():
     scales = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     expected = augmented(x).unsqueeze(1) * scales[:, None, None, None]
     for stacked in (False, True):
-        with ambient.dropout_key(KEYS[0]), ambient.stacked_experts(stacked):
+        with ambient.dropout_key(KEYS[0]), ambient.stack_experts(stacked):
             seen = each_expert(lambda scale: CropFlip(PAD)(scale * x), scales)
         assert torch.equal(seen, expected)
 

@@ -233,7 +233,7 @@ def test_stacked_clients_and_experts_train_as_each_alone(name, params, shape):
         lift(loss)(params, key).sum().backward()
         return {n: value.grad if n in weights else value for n, value in params.items()}
 
-    with ambient.stacked_experts(True):  # as in the batched executor
+    with ambient.stack_experts(True):  # as in the batched executor
         together = gradients(vmap, tree.stack(clients), KEYS[:2])
     for number, experts in enumerate(clients):
         alone = gradients(lambda loss: loss, experts, KEYS[number])
@@ -247,7 +247,7 @@ CHANGES = {
     "cifar_resnet18": [CropFlip(4), Cutout()],
     "fedmoe_cnn": [ResizedCrop()],
     "resnet20": [CropFlip(4)],
-    **dict.fromkeys(("pfedmoe_cnn", "pfedmoe_gate"), augment.erased(True)),
+    **dict.fromkeys(("pfedmoe_cnn", "pfedmoe_gate"), augment.distortions(True)),
 }
 
 

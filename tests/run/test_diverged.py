@@ -101,9 +101,9 @@ def test_an_expert_whose_loss_is_not_finite_is_not_passed_over():
 
 
 def test_a_best_model_is_not_kept_in_place_of_one_that_diverged():
-    best = chosen.start({"w": torch.ones(2)}).renewed({"w": torch.zeros(2)}, torch.tensor(0.5), 1)
+    best = chosen.start({"w": torch.ones(2)}).update({"w": torch.zeros(2)}, torch.tensor(0.5), 1)
     with pytest.raises(DivergedError, match="the server diverged in round 2: val loss is nan"):
-        best.renewed({"w": torch.ones(2)}, torch.tensor(torch.nan), 2)
+        best.update({"w": torch.ones(2)}, torch.tensor(torch.nan), 2)
 
 
 def test_what_a_loss_leads_to_is_told_as_the_divergence_that_it_is(monkeypatch):

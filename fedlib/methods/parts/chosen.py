@@ -1,6 +1,6 @@
 """The best model so far, by its loss on validation data: a part of a method's state.
 
-Keep a `Chosen` in the state, call `renewed` after every round (or more often), and predict with its
+Keep a `Chosen` in the state, call `update` after every round (or more often), and predict with its
 `params`. It is checkpointed with the state; later training does not change it.
 """
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.journal import diverged
+from fedlib.engine.journal import divergence
 from fedlib.errors import DataError
 from fedlib.federation import SPLITS
 from fedlib.tree import Tree
@@ -24,7 +24,7 @@ class Chosen(NamedTuple):
     loss: Tensor  # [] float64, the lowest so far; infinite before the first
     round: Tensor  # [] int64, number of rounds done at that time; -1 before the first
 
-    def renewed(self, params: Tree, loss: Tensor, round: int) -> "Chosen":
+    def update(self, params: Tree, loss: Tensor, round: int) -> "Chosen":
         """`self` with a copy of `params`, if their `loss` [] is the lowest so far.
 
         Waits for the device.
@@ -33,7 +33,7 @@ class Chosen(NamedTuple):
           DivergedError: for a loss that is not finite.
         """
         if not loss.isfinite():
-            raise diverged("the server", f"in round {round}", f"val loss is {loss.item()}")
+            raise divergence("the server", f"in round {round}", f"val loss is {loss.item()}")
         if not loss < self.loss:
             return self
         return self._replace(

@@ -44,7 +44,7 @@ class ClassMeans(NamedTuple):
         return tuple(upload(x, self.values.device) for x in host)
 
 
-def unknown(num_classes: int, width: int, task: Task) -> ClassMeans:
+def empty(num_classes: int, width: int, task: Task) -> ClassMeans:
     """No class is known: the server before the first round, on `task`'s device, in its dtype."""
     values = torch.zeros(num_classes, width, dtype=task.dtype, device=task.device)
     return ClassMeans(values, torch.zeros(num_classes, dtype=torch.bool))
@@ -79,14 +79,14 @@ def of_clients(cohort: Cohort, fn: Callable, *per_client: Tree, counts: Tensor) 
     """
     num_classes = counts.shape[1]
 
-    def labelled(*args: Tree) -> Tensor:
+    def with_labels(*args: Tree) -> Tensor:
         outputs = fn(*args)
         return torch.cat([indicator(args[-1].y, num_classes).to(outputs.dtype), outputs], dim=-1)
 
     block, sums = max(1, EXAMPLES // max(1, int(counts.sum(1).max()))), []
     for start in range(0, cohort.size, block):
         some = slice(start, start + block)
-        scores = cohort.some(some).score(labelled, *tree.take(per_client, some))
+        scores = cohort.some(some).score(with_labels, *tree.take(per_client, some))
         # Padding beyond a client's examples is 0 in both.
         labels, outputs = scores[..., :num_classes], scores[..., num_classes:]
         sums.append(torch.einsum("cnl,cnf->clf", labels, outputs))
@@ -115,7 +115,7 @@ def send(cohort: Cohort, server: ClassMeans, held: Tensor) -> ClassMeans:
 # -- server -------------------------------------------------------------------------------
 
 
-def averaged(previous: ClassMeans, uploaded: Tensor, held: Tensor) -> ClassMeans:
+def average(previous: ClassMeans, uploaded: Tensor, held: Tensor) -> ClassMeans:
     """The unweighted mean of each class's vectors over the clients that sent one.
 
     A class that no client sent keeps its previous vector.
@@ -134,7 +134,7 @@ def pairs(cohort: Cohort, uploaded: Tensor, held: Tensor) -> tuple[Tensor, Tenso
     """The vectors that were sent, as labelled examples by client and class: ([M, F], labels [M])
 
     Args:
-      uploaded, held: as in `averaged`.
+      uploaded, held: as in `average`.
     """
     order = np.argsort(cohort.host_ids)
     rows, labels = np.nonzero(held.numpy()[order])

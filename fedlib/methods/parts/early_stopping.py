@@ -17,7 +17,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import upload
-from fedlib.engine.journal import Journal, refuse_diverged
+from fedlib.engine.journal import Journal, refuse_divergence
 from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
@@ -219,9 +219,9 @@ class _Course:
         self.examples += part.journal.examples
         done = int(self.memory.epochs[part.host_ids].max())
         when = f"by epoch {done} of {stream.partition('/')[0]!r}"
-        part.journal.refuse_diverged(when)
+        part.journal.refuse_divergence(when)
         found = client_losses(part, losses, self.params, *own, split=split).cpu().numpy()
-        refuse_diverged(found, part.host_ids, when, f"{split} loss")
+        refuse_divergence(found, part.host_ids, when, f"{split} loss")
         return found
 
     def keep(self, name: str, which: np.ndarray) -> None:

@@ -48,7 +48,7 @@ class Anybody(NamedTuple):
 
     def log_weights(self, features: Tensor) -> Tensor:
         """log p(e|x) from the experts' features [B, E, F] -> [B, E]"""
-        return marginalised(self.gates, self.pooling, self.log_prior, features)
+        return marginalise(self.gates, self.pooling, self.log_prior, features)
 
 
 def uniform(num_features: int, num_experts: int, like: Tensor) -> Gate:
@@ -79,15 +79,15 @@ def log_weights(gate: Gate, pooled: Tensor, keep: Tensor | None = None) -> Tenso
       pooled: result of `pool`.
       keep: [E] bool, the experts that the client has; None is all. The others get -inf.
     """
-    return masked(pooled @ gate["A"] + gate["b"], keep).log_softmax(-1)
+    return mask(pooled @ gate["A"] + gate["b"], keep).log_softmax(-1)
 
 
-def masked(logits: Tensor, keep: Tensor | None) -> Tensor:
+def mask(logits: Tensor, keep: Tensor | None) -> Tensor:
     """The logits [..., E], but -inf where `keep` [..., E] is False; None keeps all."""
     return logits if keep is None else torch.where(keep, logits, -torch.inf)
 
 
-def marginalised(gates: Gate, pooling: Tensor, log_prior: Tensor, features: Tensor) -> Tensor:
+def marginalise(gates: Gate, pooling: Tensor, log_prior: Tensor, features: Tensor) -> Tensor:
     """log sum_s p(s) p_s(e|x), the gate for an input of unknown origin -> [B, E]
 
     Each expert is evaluated once, as clients differ only in the pooling of features. Clients are

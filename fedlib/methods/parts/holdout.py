@@ -24,13 +24,13 @@ def apart(cohort: Cohort, fraction: float) -> tuple[Cohort, Cohort]:
     Example indices count within these reduced shards.
 
     Args:
-      fraction: share of each client's training examples to hold out; see `num_held`.
+      fraction: share of each client's training examples to hold out; see `holdout_size`.
     """
     made = _made.setdefault(cohort.data, {})
     key = cohort.seed, fraction
     if key not in made:
         splits = cut(cohort.data.federation.train, *key)
-        made[key] = [cohort.data.changed(train=split) for split in splits]
+        made[key] = [cohort.data.with_fields(train=split) for split in splits]
     rest, held = (replace(cohort, data=data) for data in made[key])
     return rest, held
 
@@ -40,12 +40,12 @@ def cut(train: Split, seed: int, fraction: float) -> tuple[Split, Split]:
     rest, held = [], []
     for client, size in enumerate(train.sizes.tolist()):
         order = streams.generator(seed, "holdout", client).permutation(size)
-        out = np.isin(np.arange(size), order[: num_held(size, fraction)])
+        out = np.isin(np.arange(size), order[: holdout_size(size, fraction)])
         rest.append(train.of(client)[~out])
         held.append(train.of(client)[out])
     return Split.from_lists(rest), Split.from_lists(held)
 
 
-def num_held(size: int, fraction: float) -> int:
+def holdout_size(size: int, fraction: float) -> int:
     """How many of `size` examples are held out: at least one, if another is left for training."""
     return max(min(max(round(fraction * size), 1), size - 1), 0)

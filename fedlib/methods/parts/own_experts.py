@@ -98,11 +98,11 @@ class Networks:
 
     # -- predictions --------------------------------------------------------------------
 
-    def agreed(self, ensemble: Ensemble, batch: Batch) -> Tensor:
+    def multiply(self, ensemble: Ensemble, batch: Batch) -> Tensor:
         """The ensemble: the product of its experts, by the sum of their logits -> [B, L]"""
         return log_probs(self.logits(ensemble.experts, ensemble.own, batch).sum(1))
 
-    def mixed(self, mixture: Mixture, batch: Batch) -> Tensor:
+    def mix(self, mixture: Mixture, batch: Batch) -> Tensor:
         """Equation 5: the experts' probabilities, weighted by the gate -> [B, L]"""
         experts = log_probs(self.logits(mixture.experts, mixture.own, batch))
         return mixture_log_probs(self.log_weights(mixture.gate, mixture.members, batch), experts)
@@ -140,7 +140,7 @@ class Networks:
     def mixture_losses(self, models: dict, members: Tensor, batch: Batch) -> Tensor:
         """Negative log-likelihoods of ONE client's mixture -> [B]"""
         mixture = Mixture(**models, members=members)
-        return nll(self.mixed(mixture, batch), batch.y, self.task.class_weights)
+        return nll(self.mix(mixture, batch), batch.y, self.task.class_weights)
 
     def gate_losses(self, models: dict, frozen: Frozen, members: Tensor, batch: Batch) -> Tensor:
         """The same with frozen experts -> [B]"""
@@ -150,7 +150,7 @@ class Networks:
 
     # -- frozen experts -----------------------------------------------------------------
 
-    def frozen(self, experts: Params, own: Params, cohort: Cohort, check: str) -> Frozen:
+    def freeze(self, experts: Params, own: Params, cohort: Cohort, check: str) -> Frozen:
         """Frozen experts, with the outputs that are the same in every epoch.
 
         Args:
@@ -167,10 +167,10 @@ class Networks:
         return Frozen(heads, head, Features(shared, local), known)
 
     def frozen_logits(self, frozen: Frozen, batch: Batch) -> Tensor:
-        """As `logits`, for frozen experts on the batch that `seen` gives -> [B, E + 1, L]"""
+        """As `logits`, for frozen experts on the batch that `view` gives -> [B, E + 1, L]"""
         if not batch.train and len(frozen.check):
             return frozen.check[batch.index]
-        features, seen = frozen.train, self.seen(batch)
+        features, seen = frozen.train, self.view(batch)
         if not features:
             return self.logits(frozen.experts, frozen.own, seen)
         pairs = frozen.experts, features.experts[batch.index].transpose(0, 1)
@@ -179,7 +179,7 @@ class Networks:
             local = self.expert.head_logits(frozen.own, features.own[batch.index], seen)
         return torch.cat([shared, local.unsqueeze(1)], dim=1)
 
-    def seen(self, batch: Batch) -> Batch:
+    def view(self, batch: Batch) -> Batch:
         """The batch as frozen experts see it: in training mode, with dropout.
 
         Experts with batch normalisation see it in evaluation mode, as training would change their
@@ -194,9 +194,9 @@ class Networks:
 
     def _draw(self, bodies: Params, body: Params, cohort: Cohort) -> bool:
         """Whether some expert's features of a training example differ from batch to batch."""
-        rows = cohort.data.owned("train", int(cohort.host_ids[0]))[:1]
+        rows = cohort.data.rows_of("train", int(cohort.host_ids[0]))[:1]
         one = Batch(cohort.data.inputs(rows), cohort.data.y[rows], torch.zeros_like(rows))
-        if not self.seen(one._replace(train=True)).train:
+        if not self.view(one._replace(train=True)).train:
             return False
         some = (self.task, tree.take(tree.take(bodies, 0), 0)), (self.expert, tree.take(body, 0))
         return any(task.draws(Task.features, params, one) for task, params in some)

@@ -1,13 +1,13 @@
 """Models that the clients own, of one or several architectures.
 
 With A architectures, client k has architecture k modulo A. All clients with the same architecture
-start from the same random draw. Whole models are kept as `Rows`; `replaced` puts a shared part into
-them, by name.
+start from the same random draw. Whole models are kept as `Rows`; `put_parts` gives them a
+shared part, by name.
 
     models = own.init(num_clients, seed)                     # of all clients
     chosen = tree.take(state.models, cohort.host_ids)        # of the cohort
     bodies, heads = self.task.split(chosen)                  # extractors, headers
-    start = replaced(chosen, cohort.broadcast(state.head))   # all with the server's header
+    start = put_parts(chosen, cohort.broadcast(state.head))  # all with the server's header
     cohort.fit(loss, start, own.of(cohort), ...)             # loss(model, task, batch)
 
 Source: the experiments of Yi et al., pFedMoE, 2024 (arXiv:2402.01350); section 3 of
@@ -57,7 +57,7 @@ class OwnModels:
 
     def init(self, num_clients: int, seed: int) -> Rows:
         """New models of all clients, on a device with room for them."""
-        return drawn_in_turn([task.init(seed) for task in self.tasks], num_clients)
+        return place_in_turn([task.init(seed) for task in self.tasks], num_clients)
 
     def of(self, cohort: Cohort) -> Rows:
         """The task of each client of the cohort."""
@@ -83,12 +83,12 @@ def refuse_other_heads(tasks: Iterable[Task]) -> None:
         )
 
 
-def drawn_in_turn(drawn: Sequence[Tree], num_clients: int) -> Rows:
+def place_in_turn(drawn: Sequence[Tree], num_clients: int) -> Rows:
     """Item k modulo `len(drawn)` for each client k, on a device with room for all of them."""
     return placed(tree.in_turn(drawn, range(num_clients)))
 
 
-def replaced(models: Rows, parts: Params, where: Iterable[bool] | None = None) -> Rows:
+def put_parts(models: Rows, parts: Params, where: Iterable[bool] | None = None) -> Rows:
     """`models` with `parts` in place of their entries of the same names.
 
     Args:
@@ -101,6 +101,6 @@ def replaced(models: Rows, parts: Params, where: Iterable[bool] | None = None) -
     return Rows({**model, **part} if wanted else model for model, part, wanted in rows)
 
 
-def never_trained(memory: Memory, cohort: Cohort) -> np.ndarray:
+def is_untrained(memory: Memory, cohort: Cohort) -> np.ndarray:
     """Whether each client has taken part in no round so far -> [C] bool"""
     return memory.epochs[cohort.host_ids].numpy() == 0

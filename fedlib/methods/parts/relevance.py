@@ -49,6 +49,6 @@ def sync_weights(relevance: Tensor, alpha: Tensor, kind: str, main: bool) -> Ten
     return rows if kind == "convex" else rows.softmax(0)
 
 
-def moved_towards(old: Tree, new: Tree, lam: float) -> Tree:
+def move_towards(old: Tree, new: Tree, lam: float) -> Tree:
     """Moving average (1 - lam) old + lam new of all entries, running statistics included."""
     return tree.map(lambda x, y: (1 - lam) * x + lam * y.to(x.device), old, new)

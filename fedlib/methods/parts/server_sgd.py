@@ -52,6 +52,6 @@ def train(
         index = order[step.start : step.stop]
         grads, value = gradient(loss, params, *(x[index] for x in examples))
         total = total + value
-        sgd.step_(params, sgd.clipped(grads), buffers, sgd.lr, {})
+        sgd.step_(params, sgd.clip(grads), buffers, sgd.lr, {})
     cohort.journal.others.setdefault("server", Journal()).add(np.zeros(1, np.int64), total[None])
     return params

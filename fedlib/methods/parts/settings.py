@@ -76,7 +76,7 @@ def check_space(
                 raise ValueError(f"{where} must be {ranges[name]}, got {value!r}")
 
 
-def described(kind: type, choices: Mapping[str, tuple], ranges: Mapping[str, Range]) -> str:
+def describe(kind: type, choices: Mapping[str, tuple], ranges: Mapping[str, Range]) -> str:
     """The settings of a class of methods: a line for each with type, default and allowed values."""
     lines = []
     for base in reversed(kind.__mro__):

@@ -14,7 +14,7 @@ def check_rounds(rounds: Sequence[int], first: int = 0) -> None:
         raise ValueError(f"rounds of tables must ascend from {first} or more, got {list(rounds)}")
 
 
-def tabulated(
+def record(
     tables: Tensor, rounds: Sequence[int], round: int, found: Callable[[], Tensor]
 ) -> Tensor:
     """`tables` [S, ...] with `found()` [...] in the row of `round`, if it is one of `rounds` [S]"""

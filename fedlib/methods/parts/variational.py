@@ -22,7 +22,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.parts import Total
 from fedlib.engine.task import Params, Task
 from fedlib.methods.parts.divergence import directions
-from fedlib.methods.parts.gating import masked
+from fedlib.methods.parts.gating import mask
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
 
@@ -80,7 +80,7 @@ def entropy(logits: Tensor) -> Tensor:
 # -- pruning ----------------------------------------------------------------------------
 
 
-def sent(stored: Tensor, eta: float) -> Tensor:
+def experts_to_send(stored: Tensor, eta: float) -> Tensor:
     """Which experts the server sends to clients with `stored` marginals [C, E] -> [C, E] bool"""
     return _reaches(stored, SENT_SHARE * eta)
 
@@ -106,7 +106,7 @@ def kept_part(q: Tensor, keep: Tensor) -> Tensor:
 
 def kept_table(phi: Tensor, keep: Tensor) -> Tensor:
     """q(e|c) over the experts in `keep` [E] only, renormalised row by row -> [R, E]"""
-    return masked(phi, keep).softmax(-1)
+    return mask(phi, keep).softmax(-1)
 
 
 def _reaches(q: Tensor, eta: float) -> Tensor:

@@ -71,8 +71,8 @@ class Erase(nn.Module):
         area = (self.AREA[0] + (self.AREA[1] - self.AREA[0]) * area) * math.prod(x.shape[-2:])
         ratio = (2 * self.RATIO * ratio - self.RATIO).exp()
         height, width = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()
-        rows = _covered(x.shape[-2], (top * (x.shape[-2] - height + 1)).floor(), height)
-        columns = _covered(x.shape[-1], (left * (x.shape[-1] - width + 1)).floor(), width)
+        rows = _cover(x.shape[-2], (top * (x.shape[-2] - height + 1)).floor(), height)
+        columns = _cover(x.shape[-1], (left * (x.shape[-1] - width + 1)).floor(), width)
         gone = rows[:, :, None] & columns[:, None] & (happens < self.SHARE)[:, None, None]
         return x.masked_fill(gone[:, None], 0)
 
@@ -97,12 +97,12 @@ class Cutout(nn.Module):
         if max(x.shape[-2:]) <= half:
             raise ConfigError(f"Cutout hides all of {[*x.shape[-2:]]} pixels; take augment=False")
         row, column = uniform(_CUTOUT, (len(x), 2), x).unbind(1)
-        rows = _covered(x.shape[-2], (row * x.shape[-2]).floor() - half, self.SIDE)
-        columns = _covered(x.shape[-1], (column * x.shape[-1]).floor() - half, self.SIDE)
+        rows = _cover(x.shape[-2], (row * x.shape[-2]).floor() - half, self.SIDE)
+        columns = _cover(x.shape[-1], (column * x.shape[-1]).floor() - half, self.SIDE)
         return x.masked_fill((rows[:, :, None] & columns[:, None])[:, None], 0)
 
 
-def erased(augment: bool) -> list[nn.Module]:
+def distortions(augment: bool) -> list[nn.Module]:
     """Layers before a network of pFedMoE: none, or mirrors, erased rectangles and padded crops.
 
     The order is that of its first author's published code (pFedMoE's README, section 4.1).
@@ -110,7 +110,7 @@ def erased(augment: bool) -> list[nn.Module]:
     return [CropFlip(pad=0), Erase(), CropFlip(flip=False)] if augment else []
 
 
-def _covered(length: int, first: Tensor, size: Tensor | int) -> Tensor:
+def _cover(length: int, first: Tensor, size: Tensor | int) -> Tensor:
     """Which places of an axis the interval of `size` from `first` [B] covers -> [B, length]"""
     places = torch.arange(length, device=first.device)
     return (places >= first[:, None]) & (places < (first + size)[:, None])

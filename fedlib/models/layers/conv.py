@@ -18,10 +18,10 @@ KERNEL = 5  # of every convolution in these networks
 class Dropout2d(Dropout):
     """`torch.nn.Dropout2d` with the masks of `Dropout`: each example loses whole channels."""
 
-    def kept(self, shape: torch.Size, device: torch.device) -> Tensor:
+    def draw_mask(self, shape: torch.Size, device: torch.device) -> Tensor:
         """As of `Dropout`, for whole channels: inputs [B, F, ...] -> [B, F, 1, ...] bool"""
         channels = torch.Size([*shape[:2], *[1] * (len(shape) - 2)])
-        return super().kept(channels, device)
+        return super().draw_mask(channels, device)
 
 
 class LocalResponse(nn.Module):

@@ -41,7 +41,7 @@ class Pointwise(nn.Module):
 
     def forward(self, x: Tensor, scale: Tensor | None = None, shift: Tensor | None = None):
         """[B, inputs, H, W] -> [B, outputs, H, W], times `scale` plus `shift` [outputs] if given"""
-        weight = _scaled(self.weight, scale)
+        weight = _scale(self.weight, scale)
         if ambient.experts_are_stacked():
             return F.conv2d(x, weight, shift)
         return F.linear(x.permute(0, 2, 3, 1), weight.flatten(1), shift).permute(0, 3, 1, 2)
@@ -68,7 +68,7 @@ class Depthwise(nn.Module):
 
         Times `scale` plus `shift` [channels] if given.
         """
-        weight = _scaled(self.weight, scale)
+        weight = _scale(self.weight, scale)
         if x.shape[-2:] == (1, 1):
             centre = x * weight[:, 0, 1:2, 1:2]
             return centre if shift is None else centre + shift[:, None, None]
@@ -105,7 +105,7 @@ class ReLU6(nn.Module):
         return F.relu6(x) if ambient.experts_are_stacked() else _ReLU6.apply(x)
 
 
-def _scaled(weight: Tensor, scale: Tensor | None) -> Tensor:
+def _scale(weight: Tensor, scale: Tensor | None) -> Tensor:
     """Kernels [outputs, ...] times `scale` [outputs]"""
     return weight if scale is None else weight * scale[:, None, None, None]
 

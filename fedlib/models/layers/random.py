@@ -35,9 +35,9 @@ class Dropout(nn.Dropout):
         """Zero each value with probability p and scale the rest: [B, ...] -> [B, ...]"""
         if not self.training or self.p == 0:
             return x
-        return x * self.kept(x.shape, x.device) / (1 - self.p)
+        return x * self.draw_mask(x.shape, x.device) / (1 - self.p)
 
-    def kept(self, shape: torch.Size, device: torch.device) -> Tensor:
+    def draw_mask(self, shape: torch.Size, device: torch.device) -> Tensor:
         """A new mask for every use of the layer in a step -> `shape` bool"""
         key = ambient.current_key()
         salt = self.salt + _PLACES * ambient.earlier_uses(self)

@@ -41,7 +41,7 @@ class _SwitchNorm(nn.Module):
             self.running_var.mul_(1 - MOMENTUM).add_(var.detach(), alpha=MOMENTUM)
         return mean, var
 
-    def _normalised(self, x: Tensor, means: list[Tensor], variances: list[Tensor]) -> Tensor:
+    def _normalise(self, x: Tensor, means: list[Tensor], variances: list[Tensor]) -> Tensor:
         """`x` normalised by the mix of these statistics, which broadcast with `x`."""
         mean = sum(w * m for w, m in zip(self.mean_shares.softmax(0), means, strict=True))
         var = sum(w * v for w, v in zip(self.var_shares.softmax(0), variances, strict=True))
@@ -61,9 +61,9 @@ class SwitchNorm1d(_SwitchNorm):
         """Normalised: [B, F] -> [B, F]"""
         row_mean, row_var = x.mean(1, keepdim=True), x.var(1, correction=0, keepdim=True)
         if self.training and len(x) == 1:
-            return self._normalised(x, [row_mean] * 2, [row_var] * 2)
+            return self._normalise(x, [row_mean] * 2, [row_var] * 2)
         mean, var = self._of_batch(x.mean(0), x.var(0, correction=0))
-        return self._normalised(x, [row_mean, mean], [row_var, var])
+        return self._normalise(x, [row_mean, mean], [row_var, var])
 
 
 class SwitchNorm2d(_SwitchNorm):
@@ -82,4 +82,4 @@ class SwitchNorm2d(_SwitchNorm):
         mean = map_mean.mean((0, 2, 3))
         mean, var = self._of_batch(mean, square.mean((0, 2, 3)) - mean**2)
         mean, var = mean[:, None, None], var[:, None, None]
-        return self._normalised(x, [map_mean, row_mean, mean], [map_var, row_var, var])
+        return self._normalise(x, [map_mean, row_mean, mean], [map_var, row_var, var])
