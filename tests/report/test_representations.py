@@ -71,7 +71,7 @@ def test_every_kind_of_vector_has_a_panel_with_all_examples():
 
 
 def test_classes_have_colours_of_their_own_whatever_their_numbers(monkeypatch):
-    monkeypatch.setattr(representations, "embedded", lambda x: np.zeros((*x.shape[:2], 2)))
+    monkeypatch.setattr(representations, "embed", lambda x: np.zeros((*x.shape[:2], 2)))
     figure = draw(["r_G", "r_F", "r"], other=10)
     dots = figure.axes[0].collections
     assert len({tuple(one.get_facecolor()[0]) for one in dots}) == 2

@@ -13,5 +13,5 @@ class FigureInputs(Inputs):
 
     def made(self) -> Figure:
         """The figure, in the project's style."""
-        with style.styled():
+        with style.use_style():
             return self.module.draw(self)

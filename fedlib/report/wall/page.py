@@ -106,7 +106,7 @@ def _hours(hours: float) -> str:
 
 def draw(run: pd.DataFrame, *files: Path) -> None:
     """Published against reproduced numbers: a point for each, a colour for each paper."""
-    with style.styled():
+    with style.use_style():
         figure = Figure(figsize=(canvas.WIDTH * 0.8, canvas.WIDTH * 0.88), layout="constrained")
         axes = figure.subplots()
         numbers = 100 * run[["published", "reproduced"]]
