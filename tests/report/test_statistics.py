@@ -196,7 +196,7 @@ def test_only_seeds_and_federations_that_both_methods_have_are_compared():
 
 def test_claims_are_judged_together():
     medians, ps = [0.1, -0.1, 0.1, 0.1, np.nan], [0.01, 0.012, 0.03, 0.04, np.nan]
-    found = claims.judged(pd.DataFrame({"median": medians, "p": ps}))
+    found = claims.judge(pd.DataFrame({"median": medians, "p": ps}))
     assert found["p_holm"][:4].tolist() == pytest.approx([0.04, 0.04, 0.06, 0.06])
     verdicts = ["holds", "reversed", "undecided", "undecided", "not tested"]
     assert found["verdict"].tolist() == verdicts

@@ -18,7 +18,7 @@ from fedlib.report import comparisons, exhibits, notes, printed
 from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.report.tables import grid, sheets
-from fedlib.report.tables.grid import Layout, Spot, shown
+from fedlib.report.tables.grid import Layout, Spot, lay_out
 from fedlib.report.tables.render import ABSENT, Block, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import RUN, STATISTICS, Columns, TableInputs, block, texts
 from fedlib.results import SHARED
@@ -31,24 +31,24 @@ DIFFERENCE = "Difference: reproduced at the best round minus published, in perce
 DECIMALS = 2  # as papers with several protocols print numbers
 
 
-def _measured(given: TableInputs, columns: list[dict], moments: dict, **more: Any) -> pd.DataFrame:
-    """`grid.measured` of all runs at some moments, by prefix."""
+def _measure(given: TableInputs, columns: list[dict], moments: dict, **more: Any) -> pd.DataFrame:
+    """`grid.measure_spots` of all runs at some moments, by prefix."""
     spots = ((*run, column) for run in given.runs for column in columns)
     return _at(given, spots, moments, **more)
 
 
 def _at(given: TableInputs, spots: Iterable[Spot], moments: dict, **more: Any) -> pd.DataFrame:
-    """`grid.measured` of some spots at some moments, by prefix."""
+    """`grid.measure_spots` of some spots at some moments, by prefix."""
     key = "federation", "label", *PRIMARY._fields, "metric"
     found = {prefix: given.over_seeds(*key, at=at) for prefix, at in moments.items()}
-    return grid.measured(given, spots, found, **more)
+    return grid.measure_spots(given, spots, found, **more)
 
 
 def accuracy(given: TableInputs) -> Sheet:
     """The main table of a paper; its numbers have one row per federation, run and metric."""
     best = exhibits.pick(given.rows, at="best", metric="accuracy", **PRIMARY._asdict())
     rounds = best.groupby(["federation", "label"])["round"].mean()
-    numbers = _measured(
+    numbers = _measure(
         given,
         [{"column": title, **PRIMARY._asdict(), "metric": m} for m, title in METRIC_TITLES.items()],
         {"": "last", "best_": "best"},
@@ -58,18 +58,18 @@ def accuracy(given: TableInputs) -> Sheet:
     return grid.sheet(
         given,
         numbers,
-        partial(shown, Layout({"last": "", "best": "best_"}, printed=1)),
+        partial(lay_out, Layout({"last": "", "best": "best_"}, printed=1)),
         notes.measured(given.exhibit),
         "All: right predictions over all test examples of the clients that train. Bottom-10%: "
         "accuracy of the floor(C/10)-th worst of C clients, at least the worst.",
         f"Last: after the last round. {notes.BEST}",
         sheets.is_compared(numbers) * f"{DIFFERENCE} " + sheets.HIGHEST,
         names=(*RUN, "metric", "published", *STATISTICS, "seeds", *bests, "difference"),
-        unpublished=_unpublished(numbers),
+        unpublished=_gap_notes(numbers),
     )
 
 
-def _unpublished(numbers: pd.DataFrame) -> list[str]:
+def _gap_notes(numbers: pd.DataFrame) -> list[str]:
     """Notes of runs without a published number; none if all lack one, which another note says."""
     where: dict[str, list[str]] = {}  # titles of the runs, and of the federations
     for title, mine in numbers.groupby("block", sort=False):
@@ -113,7 +113,7 @@ def beside_published(given: TableInputs) -> Sheet:
     theirs = "metric", "published", "published_std", "converged", "source"
     return given.sheet(
         numbers[[*RUN, *theirs, printed.ROW, *STATISTICS, *best, "seeds", "difference"]],
-        given.blocks(numbers, partial(shown, Layout({"last": "", "best": "best_"}))),
+        given.blocks(numbers, partial(lay_out, Layout({"last": "", "best": "best_"}))),
         notes.measured(exhibit),
         f"{comparisons.METRICS[comparisons.MEAN].capitalize()}. Last: after the last round. "
         f"{notes.BEST} Difference: best minus published, in percentage points. {sheets.HIGHEST}",
@@ -145,15 +145,15 @@ def views(given: TableInputs) -> Sheet:
     numbers are under the column's key and metric.
     """
     declared = given.kind.formed("columns")
-    columns = [grid.titled(one) | {"key": one.key or one.protocol} for one in declared]
-    numbers = _measured(given, columns, {"": "last"})
+    columns = [grid.column_fields(one) | {"key": one.key or one.protocol} for one in declared]
+    numbers = _measure(given, columns, {"": "last"})
     known = numbers.groupby("column", sort=False)["mean"].count()
     absent = "; ".join(known.index[known == 0])
     view = (*PRIMARY._fields, "metric", "key", "published")
     return grid.sheet(
         given,
         numbers,
-        partial(shown, Layout({"reproduced": ""})),
+        partial(lay_out, Layout({"reproduced": ""})),
         notes.measured(given.exhibit),
         f"After the last round. A dash: the run was not evaluated so. {sheets.HIGHEST}",
         f"Not shown, as no run here was evaluated so: {absent}." if absent else "",
@@ -200,14 +200,14 @@ def protocol_grid(given: TableInputs) -> Sheet:
 
     common = {**PRIMARY._asdict(), "metric": comparisons.MEAN, "printed": "accuracy"}
     columns = [common | {"column": x.title, "protocol": x.name, "key": x.key} for x in protocols]
-    numbers = _measured(given, columns, {"": "last"}, more=more, decimals=DECIMALS)
+    numbers = _measure(given, columns, {"": "last"}, more=more, decimals=DECIMALS)
     heads = (parameter.rpartition(".")[2] if parameter else "Data", "head"), ("Run", "run")
     both = (sheets.DIFFERENCE, "Bold: highest of the row, published and reproduced apart.")
     layout = Layout({"reproduced": ""}, heads, DECIMALS, spread="std", by_row=True, after=_trials)
     return grid.sheet(
         given,
         numbers,
-        partial(shown, layout),
+        partial(lay_out, layout),
         notes.measured(
             exhibit,
             f"Percent, {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the "
@@ -251,8 +251,8 @@ def spreads(given: TableInputs) -> Sheet:
     )
     return grid.sheet(
         given,
-        grid.measured(given, spots, {"": ours}, decimals=DECIMALS),
-        partial(shown, Layout({"reproduced": ""}, [("Data", "block")], DECIMALS)),
+        grid.measure_spots(given, spots, {"": ours}, decimals=DECIMALS),
+        partial(lay_out, Layout({"reproduced": ""}, [("Data", "block")], DECIMALS)),
         f"One minus the ratio of two standard deviations over {notes.seeds(exhibit)}, of the "
         f"{comparisons.METRICS[comparisons.MEAN]} after the last round. {notes.rounds(exhibit)}",
         names=(*RUN, "column", "metric", "key", "published", "mean", "difference", "seeds"),

@@ -68,11 +68,11 @@ def global_accuracy(given: TableInputs) -> Sheet:
     columns = [x for x in kind.formed("columns") if {x.federation, x.minus} - {""} <= {*there}]
     spots = []
     for place, column in enumerate(columns):
-        about = {**grid.titled(column), "place": place, "exhibit": column.published}
+        about = {**grid.column_fields(column), "place": place, "exhibit": column.published}
         for row in wanted:
             own = {"key": row.printed, "protocol": row.protocol}
             spots.append((there[column.federation], row, about | own))
-    numbers = grid.measured(given, spots, _states(given, columns, wanted))
+    numbers = grid.measure_spots(given, spots, _states(given, columns, wanted))
     if kind.average is not None:
         theirs = printed.fractions(given.published, kind.average)
         numbers = pd.concat([numbers, _averages(numbers, theirs, wanted)], ignore_index=True)
@@ -83,7 +83,7 @@ def global_accuracy(given: TableInputs) -> Sheet:
     return grid.sheet(
         given,
         numbers,
-        partial(grid.shown, Layout(ours, heads, is_joined=True, after=lambda _: ())),
+        partial(grid.lay_out, Layout(ours, heads, is_joined=True, after=lambda _: ())),
         notes.measured(exhibit),
         f"{MEASURED} {DIFFERENT}" if numbers["difference"].notna().any() else MEASURED,
         names=(

@@ -82,7 +82,7 @@ class Block:
     rows: list[list[Cell]]
     num_keys: int = 1
 
-    def filled(self) -> "Block":
+    def drop_empty(self) -> "Block":
         """The block for people: without empty columns, and with kinds of spread in the heads."""
         keys = range(self.num_keys)
         kept = [
@@ -269,7 +269,7 @@ def markdown_blocks(sheet: Sheet) -> str:
     for block in sheet.blocks:
         if block.heading:
             parts.append(f"**{markdown(block.heading)}**")
-        parts.append(_markdown_grid(block.filled()))
+        parts.append(_markdown_grid(block.drop_empty()))
     return "\n\n".join(parts)
 
 
@@ -281,19 +281,19 @@ def markdown_table(rows: list[list[str]], heads: list[str], num_keys: int = 1) -
 
 def to_latex(sheet: Sheet) -> str:
     """A LaTeX `table` with rules of the package booktabs."""
-    blocks = [block.filled() for block in sheet.blocks]
+    blocks = [block.drop_empty() for block in sheet.blocks]
     wide = any(len(block.columns) > WIDE for block in blocks)
     lines = [
         "% needs \\usepackage{booktabs}" + (" and \\usepackage{graphicx}" if wide else ""),
         r"\begin{table}[t]",
         r"\centering\small\setlength{\tabcolsep}{4pt}",
-        rf"\caption{{\textbf{{{tex.escaped(sheet.title)}.}} {tex.escaped(sheet.caption)}}}",
+        rf"\caption{{\textbf{{{tex.escape(sheet.title)}.}} {tex.escape(sheet.caption)}}}",
         rf"\label{{tab:{sheet.label}}}",
     ]
     for block in blocks:
         lines += _latex_grid(block)
     lines += [r"\begin{minipage}{\linewidth}\footnotesize\raggedright"]
-    lines += [rf"{tex.escaped(note)}\par" for note in sheet.notes]
+    lines += [rf"{tex.escape(note)}\par" for note in sheet.notes]
     return "\n".join([*lines, r"\end{minipage}", r"\end{table}"]) + "\n"
 
 
@@ -328,8 +328,8 @@ def _markdown_grid(block: Block) -> str:
 
 def _latex_grid(block: Block) -> list[str]:
     align = "l" * block.num_keys + "r" * (len(block.columns) - block.num_keys)
-    heading = rf"\par\smallskip\textbf{{{tex.escaped(block.heading)}}}\par"
-    titles = " & ".join(tex.escaped(column.title) for column in block.columns)
+    heading = rf"\par\smallskip\textbf{{{tex.escape(block.heading)}}}\par"
+    titles = " & ".join(tex.escape(column.title) for column in block.columns)
     wide = len(block.columns) > WIDE
     return [
         *([heading] if block.heading else []),
@@ -349,12 +349,12 @@ def _latex_groups(columns: list[Column]) -> list[str]:
     """The line of spanning heads and the rules below them; empty if no column has a group."""
     heads, rules, first = [], [], 1
     for group, number in spans(columns):
-        heads.append(rf"\multicolumn{{{number}}}{{c}}{{{tex.escaped(group)}}}")
+        heads.append(rf"\multicolumn{{{number}}}{{c}}{{{tex.escape(group)}}}")
         rules += [rf"\cmidrule(lr){{{first}-{first + number - 1}}}"] if group else []
         first += number
     return [rf"{' & '.join(heads)} \\", "".join(rules)] if heads else []
 
 
 def _latex_cell(cell: Cell) -> str:
-    text = tex.escaped(cell.text)
+    text = tex.escape(cell.text)
     return rf"\textbf{{{text}}}" if cell.bold else text

@@ -84,7 +84,7 @@ def without_constants(blocks: list[Block]) -> tuple[list[Block], str]:
 
     The note is "" if there is none.
     """
-    widest = max((len(block.filled().columns) for block in blocks), default=0)
+    widest = max((len(block.drop_empty().columns) for block in blocks), default=0)
     if widest <= NARROW or sum(len(block.rows) for block in blocks) < 2:
         return blocks, ""
     said: dict[Column, set[str]] = {}
