@@ -85,7 +85,7 @@ def table_of(pack: Path, spec: dict, sheet: Sheet) -> Iterator[tuple[str, str]]:
 def sheets_of(pack: Path, names: Collection | None = None) -> Iterator[tuple[dict, Sheet]]:
     """Every table of a pack, or those of these names, and its specification."""
     for spec, given in exhibits(pack, "table", names):
-        yield spec, TableInputs.read(*given).made()
+        yield spec, TableInputs.read(*given).make()
 
 
 def figures_of(pack: Path) -> Iterator[tuple[str, str]]:
@@ -104,7 +104,7 @@ def figure_of(pack: Path, spec: dict, figure: Figure) -> Iterator[tuple[str, str
 def drawn(pack: Path, names: Collection | None = None) -> Iterator[tuple[dict, Figure]]:
     """Every figure of a pack, or those of these names, and its specification."""
     for spec, given in exhibits(pack, "figure", names):
-        yield spec, FigureInputs.read(*given).made()
+        yield spec, FigureInputs.read(*given).make()
 
 
 def exhibits(pack: Path, stage: str, names: Collection | None) -> Iterator[tuple[dict, tuple]]:

@@ -61,7 +61,7 @@ def test_a_diagnostic_may_not_take_the_name_of_a_column():
 def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
     def value(pattern, *where):
         exhibit = made_up.read({"published": pattern})
-        return comparisons.published(Inputs(exhibit, None, None, PUBLISHED), *where)
+        return comparisons.find_published(Inputs(exhibit, None, None, PUBLISHED), *where)
 
     both = [*made_up.majority(1), *made_up.majority(1, dataset="digits")]
     here, other = made_up.read({"federations": both}).federations

@@ -387,7 +387,7 @@ def test_a_published_number_that_changes_while_it_is_shown_counts_as_changed(
         read["published"].write_text("after")
         return shown()
 
-    monkeypatch.setattr(inputs, "read", lambda *args: SimpleNamespace(made=edited))
+    monkeypatch.setattr(inputs, "read", lambda *args: SimpleNamespace(make=edited))
     monkeypatch.setattr(provenance, "assert_covered", lambda *roots: None)
     made = {form: tmp_path / f"main.{form}" for form in (*forms, "json")}
     spec = canonical_json({"kind": kind, "federations": [], "runs": []})

@@ -59,7 +59,7 @@ def draw(given: Inputs) -> Figure:
         axes.set_ylim(0, 1.12)  # room for the numbers above the bars
         axes.grid(False, axis="x")
         canvas.percent_axis(axes)
-    said = canvas.spread_text(exhibit, "whisker"), *notes.published(exhibit, shown=marked)
+    said = canvas.spread_text(exhibit, "whisker"), *notes.comparison(exhibit, shown=marked)
     handles = _handles(exhibit, looks, kind.names, marked)
     return canvas.finish(figure, exhibit, handles, GAIN, *said)
 
@@ -98,7 +98,7 @@ def _find_published(given: Inputs, where: tuple[str, str], groups: list[GainBar]
     """Published numbers, below and above -> [2, groups of bars]; NaN where there is none."""
     names = [bar.printed or bar.metric for bar in groups]
     gains = [printed.fractions(given.published, given.kind.gains or None, name) for name in names]
-    below = np.array([given.printed(name).get(where, np.nan) for name in names])
+    below = np.array([given.paper_numbers(name).get(where, np.nan) for name in names])
     return np.array([below, below + [gain.get(where, np.nan) for gain in gains]])
 
 

@@ -27,7 +27,7 @@ def draw(given: Inputs) -> Figure:
     figure, grid = canvas.by_federation(exhibit, "Communication round", "Gradient divergence")
     for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation.name):
-            curve = _smooth(given.recorded(run, DIVERGENCE), window)
+            curve = _smooth(given.records(run, DIVERGENCE), window)
             curves.draw_curve(axes, curve, looks[run.label], exhibit.runs)
         canvas.rounds_axis(axes)
         axes.set_ylim(bottom=0)

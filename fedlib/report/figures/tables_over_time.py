@@ -49,7 +49,7 @@ def _tables(given: Inputs, run: Run) -> dict[int, np.ndarray]:
     Raises:
       DataError: if a shown round, or any round at all, is not recorded.
     """
-    cells = given.recorded(run, TABLE, seed=given.exhibit.seeds[0])
+    cells = given.records(run, TABLE, seed=given.exhibit.seeds[0])
     place = cells["index"].str.split("_", expand=True).astype(int)
     found = {
         int(number): _blank_empty_rows(table.pivot(index=0, columns=1, values="value").to_numpy())

@@ -39,7 +39,7 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),
-        notes.measured(exhibit),
+        notes.measurement(exhibit),
         "Accuracy: mean accuracy of the clients, on the test examples of the clients that "
         f"train, {_describe_averages(exhibit, kind.averaged or {})}. {sheets.HIGHEST}",
         "Sent: both ways, all clients of the run together, four bytes per number"
@@ -47,14 +47,14 @@ def build(given: TableInputs) -> Sheet:
         + " Message: numbers that a client receives or sends in a round, on average. k, M, G, T: "
         "thousands, millions, ...",
         *(_comparison_notes(exhibit) if compared else []),
-        *notes.published(exhibit, shown=compared),
+        *notes.comparison(exhibit, shown=compared),
     )
 
 
 def _numbers(given: TableInputs, averaged: dict[str, int]) -> pd.DataFrame:
     """All numbers of the table -> one row per federation and run."""
     curves = exhibits.pick(given.rows, at="round", metric=MEAN, **PRIMARY._asdict())
-    paper = {ours: given.printed(theirs) for ours, theirs in PUBLISHED.items()}
+    paper = {ours: given.paper_numbers(theirs) for ours, theirs in PUBLISHED.items()}
 
     def of_run(federation: Data, run: Run) -> Iterator[dict]:
         where = federation.dataset, run.label

@@ -74,7 +74,7 @@ def sheet(
         for heading, mine in numbers.groupby("block", sort=False)
     ]
     compared = sheets.is_compared(numbers) if compared is None else compared
-    note = notes.published(given.exhibit, shown=compared)
+    note = notes.comparison(given.exhibit, shown=compared)
     csv = numbers[[*names, ROW]] if names else numbers.drop(columns="block")
     return given.sheet(csv, blocks, *said, *note, *unpublished)
 
@@ -106,7 +106,7 @@ def measure_spots(
             mean = mean if np.isnan(ours[f"{prefix}mean"]) else ours[f"{prefix}mean"]
         key, metric = column.get("key") or run.label, column.get("printed") or column["metric"]
         where = run.label, key, metric, column.get("exhibit", "")
-        theirs = comparisons.published(given, federation, *where)
+        theirs = comparisons.find_published(given, federation, *where)
         return {
             **{**sheets.identity(federation, run), "block": federation.title},
             **{"family": federation.family, **column},

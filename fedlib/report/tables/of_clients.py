@@ -59,7 +59,7 @@ def accuracy(given: TableInputs) -> Sheet:
         given,
         numbers,
         partial(lay_out, Layout({"last": "", "best": "best_"}, printed=1)),
-        notes.measured(given.exhibit),
+        notes.measurement(given.exhibit),
         "All: right predictions over all test examples of the clients that train. Bottom-10%: "
         "accuracy of the floor(C/10)-th worst of C clients, at least the worst.",
         f"Last: after the last round. {notes.BEST}",
@@ -106,7 +106,7 @@ def beside_published(given: TableInputs) -> Sheet:
     numbers = every[(every["seeds"] > 0) | (every["source"] != "")]
     known = {*numbers["source"]}
     compared = known != {""}
-    note = notes.published(exhibit, shown=compared)
+    note = notes.comparison(exhibit, shown=compared)
     if compared and exhibit.scale == exhibits.PAPER_SCALE:
         note = ["Published numbers are those of the marked sources, with settings of their own."]
     best = (f"best_{name}" for name in STATISTICS)
@@ -114,7 +114,7 @@ def beside_published(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers[[*RUN, *theirs, printed.ROW, *STATISTICS, *best, "seeds", "difference"]],
         given.blocks(numbers, partial(lay_out, Layout({"last": "", "best": "best_"}))),
-        notes.measured(exhibit),
+        notes.measurement(exhibit),
         f"{comparisons.METRICS[comparisons.MEAN].capitalize()}. Last: after the last round. "
         f"{notes.BEST} Difference: best minus published, in percentage points. {sheets.HIGHEST}",
         *(f"{x['mark']}: {x['title']}." for x in kind.sources if x["name"] in known),
@@ -128,7 +128,7 @@ def _source(given: TableInputs, federation: Data, label: str) -> dict:
     for source in given.kind.sources:
         exhibit = f"{source['name']}-{given.kind.names.get(federation.name)}"
         value, std, converged = (
-            comparisons.published(given, federation, label, label, metric, exhibit)
+            comparisons.find_published(given, federation, label, label, metric, exhibit)
             for metric in (comparisons.MEAN, f"{comparisons.MEAN}_std", "converged")
         )
         found |= {"exhibit": exhibit}
@@ -141,7 +141,7 @@ def _source(given: TableInputs, federation: Data, label: str) -> dict:
 def views(given: TableInputs) -> Sheet:
     """Views side by side; its numbers have one row per federation, run and column.
 
-    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.published`; the
+    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.find_published`; the
     numbers are under the column's key and metric.
     """
     declared = given.kind.formed("columns")
@@ -154,7 +154,7 @@ def views(given: TableInputs) -> Sheet:
         given,
         numbers,
         partial(lay_out, Layout({"reproduced": ""})),
-        notes.measured(given.exhibit),
+        notes.measurement(given.exhibit),
         f"After the last round. A dash: the run was not evaluated so. {sheets.HIGHEST}",
         f"Not shown, as no run here was evaluated so: {absent}." if absent else "",
         *(f"{column.title}: {_meaning(column)}." for column in declared),
@@ -175,19 +175,19 @@ def _meaning(column: ViewColumn) -> str:
 def protocol_grid(given: TableInputs) -> Sheet:
     """Ways to predict; its numbers have one row per federation, run and protocol.
 
-    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.published`. Under each
-    protocol's key are the published metrics "accuracy" and "accuracy_std", and "num_trials" of the
-    label "all".
+    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.find_published`. Under
+    each protocol's key are the published metrics "accuracy" and "accuracy_std", and "num_trials" of
+    the label "all".
 
     Raises:
       ConfigError, DataError: see `fedlib.report.comparisons`.
     """
     exhibit, parameter = given.exhibit, given.kind.parameter
-    protocols = comparisons.declared(given.kind.formed("protocols"))
+    protocols = comparisons.complete_protocols(given.kind.formed("protocols"))
     comparisons.accuracies(given, protocols)
 
     def more(federation: Data, run: Run, column: dict) -> dict:
-        number = partial(comparisons.published, given, federation, run.label)
+        number = partial(comparisons.find_published, given, federation, run.label)
         setting = exhibits.setting(parameter, federation) if parameter else federation.title
         return {
             "block": federation.family if parameter else "",
@@ -208,7 +208,7 @@ def protocol_grid(given: TableInputs) -> Sheet:
         given,
         numbers,
         partial(lay_out, layout),
-        notes.measured(
+        notes.measurement(
             exhibit,
             f"Percent, {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the "
             "clients that train, after the last round; ",
@@ -309,7 +309,7 @@ def _gain(exhibit: ExhibitSpec, here: pd.Series, federation: Data, group: dict, 
 
 def _range(given: TableInputs, of: str, group: dict) -> list[float]:
     """The smallest and the largest published gain; NaN where there is none."""
-    ends = (given.printed(f"{group['gain']}_{end}") for end in ("min", "max"))
+    ends = (given.paper_numbers(f"{group['gain']}_{end}") for end in ("min", "max"))
     return [values.get((DATASET, of), np.nan) for values in ends]
 
 

@@ -84,7 +84,7 @@ def global_accuracy(given: TableInputs) -> Sheet:
         given,
         numbers,
         partial(grid.lay_out, Layout(ours, heads, is_joined=True, after=lambda _: ())),
-        notes.measured(exhibit),
+        notes.measurement(exhibit),
         f"{MEASURED} {DIFFERENT}" if numbers["difference"].notna().any() else MEASURED,
         names=(
             *(*sheets.RUN, "family", "column", "place", "metric", "minus", "published", "of"),
@@ -183,7 +183,7 @@ def server_size(given: TableInputs) -> Sheet:
         f"published_{name}": {
             where: value * factor
             for unit, factor in UNITS.items()
-            for where, value in given.printed(f"{name}_{unit}").items()
+            for where, value in given.paper_numbers(f"{name}_{unit}").items()
         }
         for name in ("parameters", "sent")
     }
@@ -231,10 +231,10 @@ def learned_alpha(given: TableInputs) -> Sheet:
       DataError: if a run did not record its alpha.
     """
     exhibit = given.exhibit
-    theirs = given.printed(ALPHA)
+    theirs = given.paper_numbers(ALPHA)
 
     def of_run(federation: Data, run: Run) -> Iterator[dict]:
-        alphas = given.recorded(run, ALPHA)
+        alphas = given.records(run, ALPHA)
         last = alphas[alphas["round"] == alphas["round"].max()]
         found = summary(last["value"])
         yield {
@@ -249,7 +249,7 @@ def learned_alpha(given: TableInputs) -> Sheet:
         }
 
     numbers = given.numbers(of_run)
-    said = notes.measured(exhibit, "Plain numbers; "), LEARNED
+    said = notes.measurement(exhibit, "Plain numbers; "), LEARNED
     return grid.sheet(given, numbers, _alphas, *said, num_keys=2)
 
 

@@ -32,7 +32,7 @@ class TableInputs(Inputs):
 
     stage = "table"
 
-    def made(self) -> Sheet:
+    def make(self) -> Sheet:
         """The table, by `build` of its module or, in one of several kinds, what is called so."""
         module = self.module
         return (getattr(module, "build", None) or getattr(module, self.kind.kind))(self)

@@ -29,8 +29,8 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),
-        f"{notes.measured(exhibit)} Accuracy is the mean over seen clients after the last round; "
-        "worst tenth, that of the lowest tenth of them.",
+        f"{notes.measurement(exhibit)} Accuracy is the mean over seen clients after the last "
+        "round; worst tenth, that of the lowest tenth of them.",
         f"Worse off: clients below {alone} by more than a standard error of the difference; of two "
         f"equal methods with independent errors these would be {CHANCE:.0%}.",
         "Unseen: clients who took no part, as the method predicts for them by itself; gap: that "

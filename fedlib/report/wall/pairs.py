@@ -68,7 +68,7 @@ def reproduced(pack: Path, file: Path) -> pd.DataFrame:
 def _compared(stage: str, spec: dict, *files: Path) -> pd.DataFrame:
     """The rows of a table or figure that have a published number, possibly none."""
     if stage == "table":
-        return compared(TableInputs.read(spec, *files).made().numbers)
+        return compared(TableInputs.read(spec, *files).make().numbers)
     given = FigureInputs.read(spec, *files)
     return given.module.compared(given) if hasattr(given.module, "compared") else NONE
 
