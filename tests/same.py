@@ -109,7 +109,7 @@ def drawn(pack: Path, names: Collection | None = None) -> Iterator[tuple[dict, F
 
 def exhibits(pack: Path, stage: str, names: Collection | None) -> Iterator[tuple[dict, tuple]]:
     """The tables or figures of a pack: their specification, and all they are made of."""
-    with packs.joined(pack) as one, mock.patch.object(frames, "read_parquet", READ):
+    with packs.join(pack) as one, mock.patch.object(frames, "read_parquet", READ):
         metrics, clients, found = packs.read(one)
         for exhibit in (x for x in found if x.stage == stage):
             spec = exhibit.spec

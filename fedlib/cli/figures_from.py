@@ -40,7 +40,7 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
       ConfigError, DataError: for a pack that was changed, or is of another version.
     """
     folder = out or Path("figures/from") / _name(source)
-    with packs.joined(source) as pack:
+    with packs.join(source) as pack:
         metrics, clients, exhibits = packs.read(pack)
         checked = [(exhibit, _checked(exhibit)) for exhibit in exhibits]
         folder.mkdir(parents=True, exist_ok=True)

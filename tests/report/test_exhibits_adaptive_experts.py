@@ -86,7 +86,7 @@ def test_spreads_over_trials_are_compared_as_the_text_of_the_paper_does():
     sheet = made_up.build("spreads", EXHIBIT | data, tidy, None, PUBLISHED, **params)
     assert sheet.numbers["mean"].tolist() == pytest.approx([1 - 2 / 5, 1 - 1 / 2])
     assert sheet.numbers["published"].tolist() == [0.6039, 0.6098]
-    assert len(contents.compared(sheet.numbers)) == 2
+    assert len(contents.pick_published(sheet.numbers)) == 2
     assert "(–" not in str(sheet.blocks)  # of both seeds together: no seed has a number
 
 

@@ -56,7 +56,7 @@ def draw(given: Inputs) -> Figure:
 
 def _places(exhibit: ExhibitSpec, kind: ProtocolSweep, kinds: comparisons.Variants) -> pd.DataFrame:
     """The place of every run -> DataFrame federation, label, setting, panel, dashes."""
-    places = exhibits.placed(exhibit, kind.parameter, kind.of)
+    places = exhibits.place_runs(exhibit, kind.parameter, kind.of)
     order = exhibits.panels(exhibit, kind.of)
     names = zip(places["federation"], places["label"], strict=True)
     places["dashes"] = [kinds.of[name] for name in names]

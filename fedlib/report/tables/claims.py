@@ -42,7 +42,7 @@ def _row(values: pd.DataFrame, claim: Mapping) -> dict:
     better, worse = claim.get("better", ""), claim.get("worse", "")
     text = f"{better} above {worse}" if better else claim["reason"]
     row = {"paper": claim["paper"], "claim": text, "federations": 0}
-    differences = contrasts.paired(values, better, worse)
+    differences = contrasts.subtract(values, better, worse)
     names = "ahead", "median", "low", "high", "p"
     if differences.empty:
         return row | dict.fromkeys(names, float("nan"))

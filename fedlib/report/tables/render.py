@@ -19,7 +19,7 @@ from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.files import write_text
 from fedlib.report.metrics.seeds import INTERVAL_SEEDS
-from fedlib.report.printed import ROW, as_printed
+from fedlib.report.printed import ROW, to_percent
 from fedlib.report.tables import tex
 
 DIGEST = "csv_sha256"  # of the numbers, in the JSON
@@ -129,7 +129,7 @@ def percent(fraction: float, spread: float = np.nan, decimals: int = 1) -> str:
     """A fraction as percent, "84.2 ± 0.3"; without ± if the spread is unknown."""
     if np.isnan(fraction):
         return ABSENT
-    text, width = (f"{as_printed(x, decimals):.{decimals}f}" for x in (fraction, spread))
+    text, width = (f"{to_percent(x, decimals):.{decimals}f}" for x in (fraction, spread))
     return text if np.isnan(spread) else f"{text} ± {width}"
 
 
@@ -176,7 +176,7 @@ def points(difference: float, decimals: int = 1) -> str:
     """A difference of two fractions in percentage points, signed, "+1.2"."""
     if np.isnan(difference):
         return ABSENT
-    rounded = as_printed(difference, decimals)
+    rounded = to_percent(difference, decimals)
     if not rounded:
         return f"{0:.{decimals}f}"
     return f"{rounded:+.{decimals}f}".replace("-", "−")
@@ -184,7 +184,7 @@ def points(difference: float, decimals: int = 1) -> str:
 
 def best_cells(means: list[float], texts: list[str], decimals: int = 1) -> list[Cell]:
     """A column of cells; the highest mean, at the decimals shown, is bold (ties included)."""
-    shown = [as_printed(mean, decimals) for mean in means]
+    shown = [to_percent(mean, decimals) for mean in means]
     known = [value for value in shown if not np.isnan(value)]
     top = max(known) if len(known) > 1 else None
     return [Cell(text, value == top) for text, value in zip(texts, shown, strict=True)]

@@ -24,7 +24,7 @@ def build(given: TableInputs) -> Sheet:
     exhibit, kind, alone = given.exhibit, given.kind, given.kind.alone
     picked = next((len(row["labels"]) for row in kind.rows if row.get("pick")), 3)
     every = {2: "both", 3: "all three"}.get(picked, f"all {picked}")
-    hurt = contrasts.hurt(given, kind.rows, alone)
+    hurt = contrasts.hurt_share(given, kind.rows, alone)
     numbers = pd.DataFrame(_row(given, choice, hurt) for choice in choices(given, kind.rows))
     return given.sheet(
         numbers,
