@@ -23,7 +23,7 @@ def main() -> None:
     code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)
     read = seals.contents(args.metrics, args.clients, *args.published)
-    figure = FigureInputs.read(spec, args.metrics, args.clients, published).made()
+    figure = FigureInputs.read(spec, args.metrics, args.clients, published).make()
     pictures = [args.pdf, args.png, args.svg]
     saving.save(figure, *pictures)
     vouch(args.json, pictures, spec, code, read, numbers.of(figure))

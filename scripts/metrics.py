@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import seals
 from fedlib.report import frames
-from fedlib.report.metrics.runs import collect, named, result_files
+from fedlib.report.metrics.runs import collect, join_names, result_files
 from fedlib.workflow import command, provenance
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     read = seals.contents(*result_files(spec, args.runs))
     tidy, clients = collect(spec, args.runs)
     made = seals.Made(seals.spec_digest(spec), code, read, seals.contents())
-    frames.write_csv(named(tidy), args.csv)
+    frames.write_csv(join_names(tidy), args.csv)
     frames.write_parquet(clients, args.clients, made)
     made = made._replace(beside=seals.contents(args.clients, args.csv))
     frames.write_parquet(tidy, args.parquet, made)

@@ -24,7 +24,7 @@ def main() -> None:
     code = provenance.check_code(args.code, *roots)
     published = next(iter(args.published), None)
     read = seals.contents(args.metrics, args.clients, *args.published)
-    sheet = TableInputs.read(spec, args.metrics, args.clients, published).made()
+    sheet = TableInputs.read(spec, args.metrics, args.clients, published).make()
     made = partial(seals.Made, seals.spec_digest(spec), code, read)
     render.write(sheet, args.csv, args.md, args.tex, args.json, made=made)
     provenance.assert_covered(*roots)

@@ -259,13 +259,13 @@ def read(given: dict) -> ExhibitSpec:
 def build(kind: str, exhibit: dict, tidy, clients, published=None, **params) -> Sheet:
     """A table of this kind, whatever that of the exhibit is."""
     exhibit = read(exhibit | {"kind": kind, "params": params})
-    return TableInputs(exhibit, tidy, clients, published).made()
+    return TableInputs(exhibit, tidy, clients, published).make()
 
 
 def draw(kind: str, exhibit: dict, tidy, clients, published=None, **params) -> Figure:
     """A figure of this kind."""
     exhibit = read(exhibit | {"kind": kind, "params": params})
-    return FigureInputs(exhibit, tidy, clients, published).made()
+    return FigureInputs(exhibit, tidy, clients, published).make()
 
 
 def texts(block) -> list[list[str]]:

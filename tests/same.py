@@ -85,7 +85,7 @@ def table_of(pack: Path, spec: dict, sheet: Sheet) -> Iterator[tuple[str, str]]:
 def sheets_of(pack: Path, names: Collection | None = None) -> Iterator[tuple[dict, Sheet]]:
     """Every table of a pack, or those of these names, and its specification."""
     for spec, given in exhibits(pack, "table", names):
-        yield spec, TableInputs.read(*given).made()
+        yield spec, TableInputs.read(*given).make()
 
 
 def figures_of(pack: Path) -> Iterator[tuple[str, str]]:
@@ -104,12 +104,12 @@ def figure_of(pack: Path, spec: dict, figure: Figure) -> Iterator[tuple[str, str
 def drawn(pack: Path, names: Collection | None = None) -> Iterator[tuple[dict, Figure]]:
     """Every figure of a pack, or those of these names, and its specification."""
     for spec, given in exhibits(pack, "figure", names):
-        yield spec, FigureInputs.read(*given).made()
+        yield spec, FigureInputs.read(*given).make()
 
 
 def exhibits(pack: Path, stage: str, names: Collection | None) -> Iterator[tuple[dict, tuple]]:
     """The tables or figures of a pack: their specification, and all they are made of."""
-    with packs.joined(pack) as one, mock.patch.object(frames, "read_parquet", READ):
+    with packs.join(pack) as one, mock.patch.object(frames, "read_parquet", READ):
         metrics, clients, found = packs.read(one)
         for exhibit in (x for x in found if x.stage == stage):
             spec = exhibit.spec

@@ -64,7 +64,7 @@ class Paper(NamedTuple):
 def counts(paper: Paper, folder: Path) -> pd.Series:
     """How many published numbers there are, by what they are, and how many were run and are near.
 
-    "more" are near only if names are exchanged, see `fedlib.report.wall.pairs.exchanged`.
+    "more" are near only if names are exchanged, see `fedlib.report.wall.pairs.pick_exchanged`.
 
     Args:
       folder: of kept results.
@@ -74,7 +74,7 @@ def counts(paper: Paper, folder: Path) -> pd.Series:
     read_off = every["source"].str.contains(READ_OFF)
     is_printed, is_run = ~elsewhere & ~read_off, every["seeds"] > 0
     near = is_run & (every["difference"].abs() <= NEAR)
-    other = pairs.exchanged(every.assign(paper=paper.numbers.parent.name))
+    other = pairs.pick_exchanged(every.assign(paper=paper.numbers.parent.name))
     more = (other["difference"].abs() <= NEAR) & (other["as_printed"].abs() > NEAR)
     never = every["label"].isin(paper.never) | every["metric"].isin(paper.never)
     return pd.Series(

@@ -40,7 +40,7 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
       ConfigError, DataError: for a pack that was changed, or is of another version.
     """
     folder = out or Path("figures/from") / _name(source)
-    with packs.joined(source) as pack:
+    with packs.join(source) as pack:
         metrics, clients, exhibits = packs.read(pack)
         checked = [(exhibit, _check_spec(exhibit)) for exhibit in exhibits]
         folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
             given = spec, metrics, clients, printed if exhibit.published else None
             files = [folder / f"{spec['name']}.{form}" for form in FORMS[exhibit.stage]]
             read, write = DRAWING[exhibit.stage]
-            write(read(*given).made(), *files)
+            write(read(*given).make(), *files)
         listed, drawn = pack / packs.EXHIBITS, folder / DRAWN
         old = packs.file_names(drawn, FORMS) - packs.file_names(listed, FORMS)
         for path in [path for path in folder.iterdir() if path.name in old]:

@@ -107,7 +107,7 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     pack = folder / packs.FOLDER
     pack.mkdir(exist_ok=True)
     made = [path for one in take.results(plan, pack) for path in one.ours.values()]
-    packs.shut(pack, results, made)
+    packs.write_archive(pack, results, made)
     frames = [Path(plan.path(name, paper=paper)) for name in ("metrics", "clients")]
     exhibits = []
     for stage, job in shown:

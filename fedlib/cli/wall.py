@@ -61,7 +61,7 @@ def of_paper(plan: Plan, name: str, costs: pd.DataFrame) -> pd.DataFrame:
     found = pairs.of_packs(published, places(name)).assign(paper=name, paper_title=paper.title)
     found = found.assign(row=[titles.get(label, label) for label in found["label"]])
     known = costs[costs[MEASURED]].set_index(RUN)[["machine", "hours"]].T.to_dict("list")
-    packed = {str(pack): known | pairs.made(pack) for pack in places(name)}
+    packed = {str(pack): known | pairs.read_costs(pack) for pack in places(name)}
     guessed = costs[~costs[MEASURED]].set_index(RUN)["hours"].to_dict()
     unknown = float("nan")
 

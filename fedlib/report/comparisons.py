@@ -53,7 +53,7 @@ def protocol_title(key: str) -> str:
     return TITLES.get(key) or exhibits.method_title(key)
 
 
-def declared(protocols: list[Protocol]) -> list[Protocol]:
+def complete_protocols(protocols: list[Protocol]) -> list[Protocol]:
     """The protocols of an exhibit with their keys and titles."""
     return [
         Protocol(name, key or name, title or protocol_title(key or name))
@@ -110,7 +110,7 @@ def selection_note(exhibit: ExhibitSpec) -> list[str]:
     ]
 
 
-def published(
+def find_published(
     given: Inputs, federation: Data, label: str, key: str, metric: str, exhibit: str = ""
 ) -> printed.Value:
     """A published number as a fraction (a count unchanged), `printed.NONE` if it is not published.

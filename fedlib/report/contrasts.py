@@ -25,7 +25,7 @@ def accuracies(given: Inputs, rows: Sequence[Mapping]) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def paired(values: pd.DataFrame, better: str, worse: str) -> pd.DataFrame:
+def subtract(values: pd.DataFrame, better: str, worse: str) -> pd.DataFrame:
     """The first title's values less the second's: columns federation, dataset, seed, value."""
     key = ["federation", "dataset", "seed"]
     ours, theirs = (values[values["title"] == title] for title in (better, worse))
@@ -34,7 +34,7 @@ def paired(values: pd.DataFrame, better: str, worse: str) -> pd.DataFrame:
 
 
 def contrast(differences: pd.DataFrame) -> dict:
-    """Statistics of `paired` differences: `NUMBERS` without p_holm."""
+    """Statistics of the differences of `subtract`: `NUMBERS` without p_holm."""
     found = statistics.by_federation(differences)
     values = found["value"].to_numpy()
     shift, posterior = statistics.hodges_lehmann(values), statistics.signed_rank(values)
@@ -64,7 +64,7 @@ def all_contrasts(values: pd.DataFrame, of: Iterable[str], against: Sequence[str
     for other in against:
         mine = []
         for title in of:
-            differences = paired(values, title, other)
+            differences = subtract(values, title, other)
             if title != other and len(differences):
                 mine.append({"against": other, "title": title, **contrast(differences)})
         adjusted = statistics.holm([row["p"] for row in mine])
@@ -72,7 +72,7 @@ def all_contrasts(values: pd.DataFrame, of: Iterable[str], against: Sequence[str
     return pd.DataFrame(found, columns=["against", "title", *NUMBERS])
 
 
-def hurt(given: Inputs, rows: Sequence[Mapping], alone: str) -> pd.Series:
+def hurt_share(given: Inputs, rows: Sequence[Mapping], alone: str) -> pd.Series:
     """Share of clients hurt, mean over seeds, by federation and title.
 
     A client is hurt if its accuracy is below that of the title `alone` by more than a standard

@@ -31,13 +31,13 @@ def matrix(clients: pd.DataFrame, name: str) -> np.ndarray:
     Raises:
       DataError: if there are no columns, or a client has values in only some of them.
     """
-    values = clients[numbered(clients, name)].dropna(axis="columns", how="all")
+    values = clients[column_names(clients, name)].dropna(axis="columns", how="all")
     if values.empty or values.isna().any(axis=None):
         raise DataError(f"{_run(clients)} has no {name}_0, {name}_1, ... of every client; {ADVICE}")
     return values.to_numpy()
 
 
-def numbered(clients: pd.DataFrame, name: str) -> list[str]:
+def column_names(clients: pd.DataFrame, name: str) -> list[str]:
     """The existing columns `name`_0, `name`_1, ..., in order of their numbers."""
     numbers = [c.removeprefix(f"{name}_") for c in clients if c.startswith(f"{name}_")]
     return [f"{name}_{number}" for number in sorted(map(int, filter(str.isdigit, numbers)))]

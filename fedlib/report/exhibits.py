@@ -94,7 +94,7 @@ def method_title(method: str, titles: Sequence[str] = ()) -> str:
     return METHODS[method].title if method in METHODS else [*named, name][0]
 
 
-def placed(exhibit: ExhibitSpec, parameter: str, of: str = "run") -> pd.DataFrame:
+def place_runs(exhibit: ExhibitSpec, parameter: str, of: str = "run") -> pd.DataFrame:
     """All runs of a sweep -> DataFrame federation, panel, label, method, setting.
 
     Args:
@@ -132,7 +132,7 @@ def check_apart(exhibit: ExhibitSpec, places: pd.DataFrame, *key: str) -> None:
 
 
 def panels(exhibit: ExhibitSpec, of: str) -> list[str]:
-    """Titles of the panels of a sweep, see `placed`, in the order of the federations."""
+    """Titles of the panels of a sweep, see `place_runs`, in the order of the federations."""
     return list(dict.fromkeys(getattr(one, PANELS[of]) for one in exhibit.federations))
 
 

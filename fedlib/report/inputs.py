@@ -110,11 +110,11 @@ class Inputs:
         parts = last.groupby(["federation", "group", "protocol", "split"])
         return defaultdict(lambda: last[:0], iter(parts))
 
-    def printed(self, metric: str = "accuracy") -> dict[tuple[str, str], printed.Value]:
+    def paper_numbers(self, metric: str = "accuracy") -> dict[tuple[str, str], printed.Value]:
         """The exhibit's own published numbers, by data set and label."""
         return printed.fractions(self.published, self.exhibit.published, metric)
 
-    def recorded(self, run: Run, name: str, **where: object) -> pd.DataFrame:
+    def records(self, run: Run, name: str, **where: object) -> pd.DataFrame:
         """A run's records by round of the metric `name`.
 
         Raises:

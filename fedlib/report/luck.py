@@ -109,7 +109,7 @@ def cube(again: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, list[str]]:
     return values, wide.index.get_level_values("dataset").to_numpy(), titles
 
 
-def drawn(values: np.ndarray) -> np.ndarray:
+def draw_tunings(values: np.ndarray) -> np.ndarray:
     """Values [F, M, S] with one tuning of each method on each federation -> [R, F, M]"""
     draw = streams.generator(0, "luck", "tunings")
     which = draw.integers(values.shape[-1], size=(statistics.RESAMPLES, *values.shape[:-1], 1))
@@ -126,26 +126,26 @@ def ranks(again: pd.DataFrame) -> pd.DataFrame:
       are `statistics.FEW` or less).
     """
     values, datasets, titles = cube(again)
-    once = drawn(values)
+    once = draw_tunings(values)
     names, group = np.unique(datasets, return_inverse=True)
     draw = streams.generator(0, "luck", "datasets")
     even = np.full(len(names), 1 / len(names))
     counts = draw.multinomial(len(names), even, size=statistics.RESAMPLES)
     weights = counts[:, group]
     again_too = np.einsum("rfm,rf->rm", once, weights) / weights.sum(1, keepdims=True)
-    found = {"rank": _ranked(values.mean((0, 2)))}
+    found = {"rank": _rank(values.mean((0, 2)))}
     for name, means, enough in (
         ("", once.mean(1), True),
         ("datasets_", again_too, len(names) > statistics.FEW),
     ):
         tail = (1 - statistics.LEVEL) / 2
-        ends = np.quantile(_ranked(means), [tail, 1 - tail], axis=0)
+        ends = np.quantile(_rank(means), [tail, 1 - tail], axis=0)
         for end, value in zip(("low", "high"), ends, strict=True):
             found[name + end] = value if enough else np.full(len(titles), np.nan)
     return pd.DataFrame(found, index=pd.Index(titles, name="title")).sort_values("rank")
 
 
-def _ranked(means: np.ndarray) -> np.ndarray:
+def _rank(means: np.ndarray) -> np.ndarray:
     return stats.rankdata(-means, axis=-1)
 
 
@@ -182,7 +182,7 @@ def _share(again: pd.DataFrame, median: pd.Series, against: str) -> pd.Series:
     """Share of draws of tunings in which each difference is decided as by its median."""
     values, _, titles = cube(again)
     place = {title: number for number, title in enumerate(titles)}
-    picked = drawn(values)
+    picked = draw_tunings(values)
     differences = picked[..., [place[x] for x in median.index]] - picked[..., [place[against]]]
     p = statistics.wilcoxon(np.moveaxis(differences, 1, -1))
     decided = statistics.holm(p) <= 1 - statistics.LEVEL
@@ -192,7 +192,7 @@ def _share(again: pd.DataFrame, median: pd.Series, against: str) -> pd.Series:
 
 def _by_dataset(again: pd.DataFrame, title: str, against: str) -> Mapping:
     """The mean over data sets of a difference, with Student's interval and p; NaN for one."""
-    paired = statistics.by_federation(contrasts.paired(again, title, against))
+    paired = statistics.by_federation(contrasts.subtract(again, title, against))
     means = paired.groupby("dataset")["value"].mean()
     row = {"title": title, "datasets": means.mean(), "p_datasets": 1.0}
     if len(means) < 2:

@@ -28,20 +28,20 @@ def divergence(run: Run, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Ser
 def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
     """A measure made of a function of the clients' experts [C] and true clusters [C]."""
 
-    def measured(run: Run, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
+    def measure_clusters(run: Run, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
         shown = exhibits.pick(clients, at="last", **PRIMARY._asdict())
         values = {}
         for seed, mine in shown.groupby("seed"):
             if "choice" in mine and mine["choice"].notna().any():
                 chosen = diagnostics.column(mine, "choice")
             else:
-                chosen = recovery.assigned(diagnostics.matrix(mine, "pi"))
+                chosen = recovery.top_experts(diagnostics.matrix(mine, "pi"))
             values[seed] = measure(chosen, diagnostics.column(mine, "cluster"))
         if not values:
             raise DataError(f"{exhibits.name(run)} has no clients")
         return pd.Series(values, dtype=float)
 
-    return measured
+    return measure_clusters
 
 
 MEASURES: dict[str, Measure] = {

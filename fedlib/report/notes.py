@@ -28,7 +28,7 @@ def of_table(exhibit: ExhibitSpec, *said: str) -> list[str]:
     return [first, *filter(None, (*said, rates(exhibit))), *particulars]
 
 
-def measured(exhibit: ExhibitSpec, unit: str = "Percent; ", what: str = "interval") -> str:
+def measurement(exhibit: ExhibitSpec, unit: str = "Percent; ", what: str = "interval") -> str:
     """The unit, seeds, the meaning of the number beside a mean, `what` of `SPREADS`, and rounds."""
     return f"{unit}{seeds(exhibit)}: {_spread(exhibit, what)}. {rounds(exhibit)}"
 
@@ -145,7 +145,7 @@ def of_runs(exhibit: ExhibitSpec) -> list[str]:
     return [f"{', '.join(named)}: {note}" for note, named in who.items()]
 
 
-def published(exhibit: ExhibitSpec, shown: bool) -> list[str]:
+def comparison(exhibit: ExhibitSpec, shown: bool) -> list[str]:
     """Why published and reproduced numbers differ, or why no published number is `shown`."""
     if exhibit.published is None:
         return []

@@ -85,7 +85,7 @@ def _each_once(exhibits: Sequence[Packed]) -> dict:
     return {"exhibits": packed, **shared}
 
 
-def shut(folder: Path, results: Path, files: Iterable[Path]) -> None:
+def write_archive(folder: Path, results: Path, files: Iterable[Path]) -> None:
     """Put sealed files of a folder of results into the archive; equal files give equal bytes."""
     with tarfile.open(folder / ARCHIVE, "w:xz", preset=9) as archive:
         for path in sorted(files):
@@ -176,7 +176,7 @@ def read(folder: Path, paper: str | None = None) -> tuple[Path, Path, list[Packe
 
 
 @contextmanager
-def joined(source: Path) -> Iterator[Path]:
+def join(source: Path) -> Iterator[Path]:
     """The pack of a folder; several packs in it become one, with the numbers of all.
 
     Each table and figure has the runs of all packs that have it.
@@ -212,7 +212,7 @@ def joined(source: Path) -> Iterator[Path]:
 
 
 def _both(one: Packed, other: Packed) -> Packed:
-    """An exhibit with the runs, data and seeds of two; see `joined`."""
+    """An exhibit with the runs, data and seeds of two; see `join`."""
     mine, theirs = one.spec, other.spec
     for what in ("paper", "scale", "folder_note"):
         if mine[what] != theirs[what]:

@@ -34,7 +34,7 @@ def panels(picture: Path) -> list[dict]:
     return seals.read_json(picture.with_name(f"{picture.name}.json"), REMEDY, has=(PANELS,))[PANELS]
 
 
-def needed(path: Path, stage: str) -> Path:
+def require(path: Path, stage: str) -> Path:
     """The path of a result of a stage.
 
     Raises:
@@ -59,6 +59,6 @@ def check(json: Path, spec: str | None) -> None:
     if spec is not None:
         seals.check_spec(json, seals.origin(json).spec, spec)
     for ending, expected in digests.items():
-        picture = needed(json.with_suffix(f".{ending}"), "figure")
+        picture = require(json.with_suffix(f".{ending}"), "figure")
         if files.digest(picture) != expected:
             raise DataError(f"{picture} is not the picture that {json} was written for; {REMEDY}")

@@ -95,15 +95,15 @@ def difference(first: float, second: float, decimals: int = 1) -> float:
 
     Both are first rounded to `decimals` of percent, so that 68.1 - 69.4 is always -1.3.
     """
-    return round((as_printed(first, decimals) - as_printed(second, decimals)) / 100, 8)
+    return round((to_percent(first, decimals) - to_percent(second, decimals)) / 100, 8)
 
 
 def off(ours: float, published: float, decimals: int = 1) -> float:
     """Our number, rounded to `decimals` of percent, minus the paper's."""
-    return round(as_printed(ours, decimals) / 100 - published, 8)
+    return round(to_percent(ours, decimals) / 100 - published, 8)
 
 
-def as_printed(fraction: float, decimals: int = 1) -> float:
+def to_percent(fraction: float, decimals: int = 1) -> float:
     """A fraction as percent, rounded to `decimals`; halves go away from zero, 40.25 to 40.3.
 
     A mean within floating-point error of a half counts as a half, so that a number prints the same

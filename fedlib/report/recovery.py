@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 
-def assigned(pi: np.ndarray) -> np.ndarray:
+def top_experts(pi: np.ndarray) -> np.ndarray:
     """The expert of highest weight of each client, the first of equals: [C, E] -> [C] int64"""
     return np.argmax(pi, axis=1)
 

@@ -232,7 +232,7 @@ class Sweep(Figure):
 
     Attributes:
       parameter, of: the varied parameter, and its owner, "run" or "federation"; see
-        `fedlib.report.exhibits.placed`.
+        `fedlib.report.exhibits.place_runs`.
       methods: registry names, in legend order.
       symbol: the paper's name of the parameter ("M").
       metric: one of `fedlib.report.figures.curves.METRICS`.

@@ -125,7 +125,7 @@ def tabled(paper) -> Callable[[], object]:
     files = folder / "metrics.parquet", folder / "clients.parquet"
 
     def made():
-        sheet = TableInputs.read(exhibit, *files, None).made()
+        sheet = TableInputs.read(exhibit, *files, None).make()
         return render.to_csv(sheet), render.to_markdown(sheet), render.to_latex(sheet)
 
     return made

@@ -183,7 +183,7 @@ def test_differences_are_those_of_the_numbers_that_are_printed():
     assert printed.difference(0.6814, 0.6936, decimals=2) == -0.0122
     assert np.isnan(printed.difference(NAN, 0.5))
     halves = (0.396 + 0.409) / 2, 0.4025, 0.4455, -0.1905
-    assert [*map(printed.as_printed, halves)] == [40.3, 40.3, 44.6, -19.1]
+    assert [*map(printed.to_percent, halves)] == [40.3, 40.3, 44.6, -19.1]
     assert render.percent(-0.0004) == render.percent(-0.0) == "0.0"
     assert render.percent(0.4025) == "40.3" and render.points(-0.0125) == "−1.3"
 

@@ -61,7 +61,7 @@ def test_a_diagnostic_may_not_take_the_name_of_a_column():
 def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
     def value(pattern, *where):
         exhibit = made_up.read({"published": pattern})
-        return comparisons.published(Inputs(exhibit, None, None, PUBLISHED), *where)
+        return comparisons.find_published(Inputs(exhibit, None, None, PUBLISHED), *where)
 
     both = [*made_up.majority(1), *made_up.majority(1, dataset="digits")]
     here, other = made_up.read({"federations": both}).federations
@@ -86,7 +86,7 @@ def test_spreads_over_trials_are_compared_as_the_text_of_the_paper_does():
     sheet = made_up.build("spreads", EXHIBIT | data, tidy, None, PUBLISHED, **params)
     assert sheet.numbers["mean"].tolist() == pytest.approx([1 - 2 / 5, 1 - 1 / 2])
     assert sheet.numbers["published"].tolist() == [0.6039, 0.6098]
-    assert len(contents.compared(sheet.numbers)) == 2
+    assert len(contents.pick_published(sheet.numbers)) == 2
     assert "(–" not in str(sheet.blocks)  # of both seeds together: no seed has a number
 
 
@@ -126,5 +126,5 @@ def test_spreads_need_both_runs_of_a_pair(labels, shown):
 
 def test_a_run_with_fewer_experts_has_empty_places_before_the_local_one():
     three = np.array([[0.3, 0.1, 0.6]])
-    drawn = ranked.padded(three, 4)
+    drawn = ranked.pad(three, 4)
     assert drawn.tolist() == [[0.3, 0.1, 0.0, 0.0, 0.6]]

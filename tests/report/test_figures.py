@@ -134,7 +134,7 @@ def test_lowest_regrets_that_are_written_alike_are_bold():
 
 
 def test_panels_have_a_grid_behind_what_they_show():
-    with style.styled():
+    with style.use_style():
         axes = Figure().subplots()
     assert axes.xaxis.get_gridlines()[0].get_visible() and axes.get_axisbelow() is True
 
@@ -147,7 +147,7 @@ def test_a_half_is_rounded_in_figures_as_in_tables():
 
 def test_an_svg_file_does_not_follow_the_last_bits_of_the_layout(tmp_path):
     def drawn(shift: float) -> bytes:
-        with style.styled():
+        with style.use_style():
             axes = Figure().add_axes((0.1, 0.1 + shift, 0.8, 0.8))
             axes.plot([0, 1], [1, 0])
             axes.figure.legend(["a"])
@@ -299,7 +299,7 @@ def test_a_note_says_whose_curves_show_what_validation_has_chosen():
 
 def test_a_window_of_rounds_has_as_many_rounds_however_rarely_they_are_recorded():
     rows = pd.DataFrame({"federation": "f", "label": "a", "seed": 1, "round": [1, 4, 7, 7]})
-    shown = gradient_divergence._windowed(rows.assign(value=[1.0, 2.0, 4.0, 6.0]), window=4)
+    shown = gradient_divergence._smooth(rows.assign(value=[1.0, 2.0, 4.0, 6.0]), window=4)
     assert dict(zip(shown["round"], shown["mean"], strict=True)) == {1: 1, 4: 1.5, 7: 3.5}
 
 

@@ -132,7 +132,7 @@ def test_a_tuning_shares_in_a_difference_if_it_decides_it_in_the_same_direction(
     turned = (0.01, -0.01)
     table = accuracies(A=[(0.1 * n,) * 2 for n in range(1, 6)] + [turned], B=[(0.0, 0.0)] * 6)
     values, _, titles = luck.cube(table)
-    expected = (luck.drawn(values)[:, 5, titles.index("A")] > 0).mean()
+    expected = (luck.draw_tunings(values)[:, 5, titles.index("A")] > 0).mean()
     assert 0.45 < expected < 0.55
     for median, share in ((0.3, expected), (-0.3, 0.0)):
         assert luck._share(table, pd.Series({"A": median}), "B").to_dict() == {"A": share}

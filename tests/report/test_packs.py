@@ -33,7 +33,7 @@ def made(tmp_path_factory):
     frames_of = collect(made_up.metrics_spec(exhibit), root / "runs")
     for file, frame in zip(inputs, frames_of, strict=True):
         frames.write_parquet(frame, file)
-    sheet = TableInputs.read(exhibit, *inputs, PUBLISHED).made()
+    sheet = TableInputs.read(exhibit, *inputs, PUBLISHED).make()
     render.write(sheet, *(root / f"run.{form}" for form in ("csv", "md", "tex", "json")))
     packs.write(root / "kept/pack", *inputs, [packs.Packed("table", exhibit, True)])
     return root

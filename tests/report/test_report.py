@@ -135,10 +135,10 @@ def test_differences_are_those_of_the_printed_numbers_also_where_those_are_count
         ("mnist", 20, "accuracy", 0.7006, -0.0206),  # 70.1, 68.0
         ("mnist", 30, "accuracy", None, None),
     ]
-    found = contents.compared(pd.DataFrame(cells, columns=columns))
+    found = contents.pick_published(pd.DataFrame(cells, columns=columns))
     assert list(found["difference"]) == [-0.013, -0.021]
     assert list(found["title"]) == ["10", "20"]  # rows may be called by a number
-    assert contents.compared(pd.DataFrame({"what": [1]})).empty
+    assert contents.pick_published(pd.DataFrame({"what": [1]})).empty
 
 
 def test_every_note_is_below_its_tables(page, html):
@@ -314,7 +314,7 @@ def test_papers_have_bibtex_and_numbers(name):
 def test_time_and_memory_are_those_that_were_recorded():
     jobs = [{"spent": {WALL: 3600, CPU: 1799.9, MEMORY: 2e9}}, {}] * 2
     told = "2.00 h, 60.0 min of CPU time, at most 2.0 GB (2 recorded it)"
-    assert origin.spent(jobs).text == told
+    assert origin.resources(jobs).text == told
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_a_published_number_that_changes_while_it_is_shown_counts_as_changed(
         read["published"].write_text("after")
         return shown()
 
-    monkeypatch.setattr(inputs, "read", lambda *args: SimpleNamespace(made=edited))
+    monkeypatch.setattr(inputs, "read", lambda *args: SimpleNamespace(make=edited))
     monkeypatch.setattr(provenance, "assert_covered", lambda *roots: None)
     made = {form: tmp_path / f"main.{form}" for form in (*forms, "json")}
     spec = canonical_json({"kind": kind, "federations": [], "runs": []})

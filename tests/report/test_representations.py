@@ -9,7 +9,7 @@ from matplotlib.collections import PathCollection
 
 from fedlib.report import embeddings
 from fedlib.report.figures import representations
-from fedlib.report.metrics.runs import named
+from fedlib.report.metrics.runs import join_names
 from fedlib.report.metrics.tidy import client_rows, run_rows
 from fedlib.results import CLIENT_COLUMNS, RunResult
 
@@ -41,7 +41,7 @@ def test_components_and_labels_come_back_from_the_metrics_whose_export_names_the
     assert points.client.tolist() == [0] * 6 + [1] * 4
     assert points.label.tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]
     theirs = rows[rows["metric"] == "representation"]
-    assert {"representation_1_3_2_15", "representation_label_1_3"} < {*named(theirs)["metric"]}
+    assert {"representation_1_3_2_15", "representation_label_1_3"} < {*join_names(theirs)["metric"]}
     assert set(theirs["at"]) == {"last"} and set(theirs["round"]) == {30}
 
 
@@ -71,7 +71,7 @@ def test_every_kind_of_vector_has_a_panel_with_all_examples():
 
 
 def test_classes_have_colours_of_their_own_whatever_their_numbers(monkeypatch):
-    monkeypatch.setattr(representations, "embedded", lambda x: np.zeros((*x.shape[:2], 2)))
+    monkeypatch.setattr(representations, "embed", lambda x: np.zeros((*x.shape[:2], 2)))
     figure = draw(["r_G", "r_F", "r"], other=10)
     dots = figure.axes[0].collections
     assert len({tuple(one.get_facecolor()[0]) for one in dots}) == 2

@@ -176,7 +176,7 @@ def test_bootstraps_of_few_hold_the_mean_as_seldom_as_the_note_says():
 def test_data_sets_drawn_again_say_less_than_seeds_drawn_again():
     draw = np.random.default_rng(1)
     effects = dict(zip([*dict.fromkeys(DATASETS)], draw.normal(0.02, 0.03, 5), strict=True))
-    paired = contrasts.paired(values({"base": 0.0, "other": 0.0}), "other", "base")
+    paired = contrasts.subtract(values({"base": 0.0, "other": 0.0}), "other", "base")
     paired["value"] += paired["dataset"].map(effects)
     spans = [np.diff(statistics.bootstrap(paired, over))[0] for over in ("seed", "dataset")]
     assert spans[1] > 2 * spans[0]
@@ -189,14 +189,14 @@ def test_data_sets_drawn_again_say_less_than_seeds_drawn_again():
 def test_only_seeds_and_federations_that_both_methods_have_are_compared():
     table = values({"base": 0.0, "other": 0.1}, noise=0)
     gone = (table["title"] == "base") & (table["federation"] == "f0")
-    found = contrasts.paired(table[~gone & (table["seed"] < 2)], "other", "base")
+    found = contrasts.subtract(table[~gone & (table["seed"] < 2)], "other", "base")
     assert len(found) == 22 and "f0" not in set(found["federation"])
     np.testing.assert_allclose(found["value"], 0.1)
 
 
 def test_claims_are_judged_together():
     medians, ps = [0.1, -0.1, 0.1, 0.1, np.nan], [0.01, 0.012, 0.03, 0.04, np.nan]
-    found = claims.judged(pd.DataFrame({"median": medians, "p": ps}))
+    found = claims.judge(pd.DataFrame({"median": medians, "p": ps}))
     assert found["p_holm"][:4].tolist() == pytest.approx([0.04, 0.04, 0.06, 0.06])
     verdicts = ["holds", "reversed", "undecided", "undecided", "not tested"]
     assert found["verdict"].tolist() == verdicts

@@ -61,7 +61,7 @@ def test_the_kept_wall_is_what_would_be_written_now(papers):
 @pytest.mark.parametrize("paper", REPRODUCED)
 def test_every_published_number_has_ours_beside_it_whichever_others_have_its_value(paper):
     file = ROOT / f"fedlib/papers/{paper}/published.csv"
-    table, numbers = printed.read(file), pairs.published(file)
+    table, numbers = printed.read(file), pairs.read_published(file)
     perfect = pd.DataFrame(
         {"title": "/".join([exhibit, *where, metric]), printed.ROW: number.row, "seeds": 1}
         for exhibit, metric in {*zip(numbers["exhibit"], numbers["metric"], strict=True)}
@@ -74,18 +74,18 @@ def test_every_published_number_has_ours_beside_it_whichever_others_have_its_val
 
 
 def test_numbers_whose_names_are_exchanged_are_also_compared_with_the_other_name(papers):
-    found = pairs.exchanged(papers["pfedmm"]).set_index(["exhibit", "label", "metric"])
+    found = pairs.pick_exchanged(papers["pfedmm"]).set_index(["exhibit", "label", "metric"])
     assert len(found) == 6  # of the table and of the ends of curves; FedEM's own table has none
     known = found.loc["main", "local", "bottom10"]
     assert (known["published"], known["reproduced"]) == (0.666, 0.669)
     assert (known["difference"], known["as_printed"]) == (0.003, 0.193)
-    assert pairs.exchanged(papers["fedmix"]).empty
+    assert pairs.pick_exchanged(papers["fedmix"]).empty
 
 
 def test_core_hours_are_of_the_seeds_that_recorded_them():
     spent = {"wall_seconds": 1, "cpu_seconds": 3600, "memory_bytes": 1}
     seeds = [[{"cpu": "Xeon", "spent": spent}] * 2, [{"cpu": "EPYC"}] * 2]
-    assert pairs._spent(seeds) == ("Xeon, EPYC", 2)
+    assert pairs._costs(seeds) == ("Xeon, EPYC", 2)
 
 
 def test_the_page_has_ours_beside_what_is_published():

@@ -46,7 +46,7 @@ def there(finished, tmp_path):
         (tmp_path / "kept").mkdir(exist_ok=True)
         with pytest.MonkeyPatch.context() as patch:  # damaged ones, too
             patch.setattr(packs.seals, "verify", Path.read_bytes)
-            packs.shut(tmp_path / "kept", tmp_path / "there", runs.rglob("*.h5"))
+            packs.write_archive(tmp_path / "kept", tmp_path / "there", runs.rglob("*.h5"))
         args = arguments.read(["take", *workflow.smoke(), *options, "--", str(tmp_path / "kept")])
         return command.run(lambda: take.main(args))
 

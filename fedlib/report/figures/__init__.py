@@ -11,7 +11,7 @@ class FigureInputs(Inputs):
 
     stage = "figure"
 
-    def made(self) -> Figure:
+    def make(self) -> Figure:
         """The figure, in the project's style."""
-        with style.styled():
+        with style.use_style():
             return self.module.draw(self)

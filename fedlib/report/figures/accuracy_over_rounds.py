@@ -40,7 +40,7 @@ def draw(given: Inputs) -> Figure:
     """
     exhibit, kind = given.exhibit, given.kind
     shown, there = curves.over_rounds(given), {(x.dataset, run.label) for x, run in given.runs}
-    ends = {where: end for where, end in given.printed(kind.metric).items() if where in there}
+    ends = {where: end for where, end in given.paper_numbers(kind.metric).items() if where in there}
     looks = style.looks(exhibit, curves.scores(shown))
     if style.OTHERS in looks.values() and len(exhibit.federations) == 1 and len(distances(given)):
         return _apart(given, shown, ends)
@@ -109,7 +109,7 @@ def compared(given: Inputs) -> pd.DataFrame:
       DataFrame of `POINTS`; "difference" as printed.
     """
     shown, kind = curves.over_rounds(given), given.kind
-    ends = given.printed(kind.metric)
+    ends = given.paper_numbers(kind.metric)
     peaks = printed.fractions(given.published, kind.peaks, kind.metric)
     passed = _waypoints(given.published, kind.waypoints, kind.metric)
     rows = []
@@ -185,7 +185,7 @@ def _notes(exhibit: ExhibitSpec, looks: dict, focused: str, marks: set[str]) -> 
         focused,
         curves.checks_note(exhibit),
         MARKS_NOTE if marks else "",
-        *(notes.published(exhibit, shown=True) if marks else ()),
+        *(notes.comparison(exhibit, shown=True) if marks else ()),
         style.others_note(exhibit, looks),
     ]
 

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedlib.report import notes
 from fedlib.report.figures import style
-from fedlib.report.printed import as_printed
+from fedlib.report.printed import to_percent
 from fedlib.spec import Data, ExhibitSpec
 
 WIDTH = 7.2  # inches, for every figure, so that type looks equally large in all of them
@@ -162,7 +162,7 @@ def spread_text(exhibit: ExhibitSpec, what: str) -> str:
 def number(value: float, form: str = ".4g") -> str:
     """A number with a proper minus sign, and none if it rounds to zero; halves as in tables."""
     if form.endswith("f"):
-        value = as_printed(value / 100, int(form[-2]))
+        value = to_percent(value / 100, int(form[-2]))
     sign = "+" * form.startswith("+")
     return f"{value:{sign}z{form.removeprefix('+')}}".replace("-", "\N{MINUS SIGN}")
 

@@ -58,7 +58,7 @@ def _methods(given: Inputs, rows: pd.DataFrame) -> tuple[Steps, list[Line2D], st
 def _protocols(given: Inputs, rows: pd.DataFrame) -> tuple[Steps, list[Line2D], str]:
     """The steps of each protocol, of seen clients only; dashes tell variants of runs apart."""
     exhibit, kind = given.exhibit, given.kind
-    shown = comparisons.declared(kind.entries("protocols"))
+    shown = comparisons.complete_protocols(kind.entries("protocols"))
     kinds = comparisons.variants(exhibit, kind.variants)
 
     def steps(run: Run, mine: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, dict]]:

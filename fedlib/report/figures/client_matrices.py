@@ -34,10 +34,10 @@ class _Matrix(NamedTuple):
     clients: list[str]
 
     def purity(self) -> float:
-        return recovery.purity(recovery.assigned(self.pi), self.cluster)
+        return recovery.purity(recovery.top_experts(self.pi), self.cluster)
 
     def num_used(self) -> int:
-        return len(np.unique(recovery.assigned(self.pi)))
+        return len(np.unique(recovery.top_experts(self.pi)))
 
 
 def draw(given: Inputs) -> Figure:
@@ -72,7 +72,7 @@ def draw(given: Inputs) -> Figure:
         first = row[0][1]
         _draw(next(free), np.eye(int(first.cluster.max()) + 1)[first.cluster], first, "Cluster")
         for _, matrix in row:
-            image = _draw(next(free), _ordered(matrix), matrix, "Expert")
+            image = _draw(next(free), _order_experts(matrix), matrix, "Expert")
     heat.scale(figure, image, grid, "weight of the expert")
     return canvas.finish(figure, exhibit, [], CHOSEN if len(exhibit.seeds) > 1 else "", MEANING)
 
@@ -95,11 +95,11 @@ def best(matrices: list[_Matrix]) -> _Matrix:
     return max(matrices, key=lambda matrix: (matrix.purity(), matrix.num_used()))
 
 
-def _ordered(matrix: _Matrix) -> np.ndarray:
+def _order_experts(matrix: _Matrix) -> np.ndarray:
     """The weights, with experts ordered by the clients that rely on them; unused experts last."""
     masses = matrix.pi.sum(axis=0)
     position = np.arange(len(matrix.pi)) @ matrix.pi / np.maximum(masses, 1e-12)
-    unused = ~np.isin(np.arange(len(masses)), recovery.assigned(matrix.pi))
+    unused = ~np.isin(np.arange(len(masses)), recovery.top_experts(matrix.pi))
     return matrix.pi[:, np.lexsort((position, unused))]
 
 

@@ -62,7 +62,7 @@ def _draw(
     axes.axvline(0, color=style.GREY, linewidth=0.8, zorder=1)
     for row in found.to_dict("records"):
         y = titles.index(row["title"])
-        differences = contrasts.paired(values, row["title"], row["against"])
+        differences = contrasts.subtract(values, row["title"], row["against"])
         for one in statistics.by_federation(differences).to_dict("records"):
             axes.add_line(_point(colors[one["dataset"]], 100 * one["value"], y))
         if not pd.isna(row["low"]):

@@ -48,7 +48,7 @@ def _by_class(clients: pd.DataFrame) -> np.ndarray:
     Raises:
       DataError: if no client has any.
     """
-    values = clients[diagnostics.numbered(clients, "local_weights")]
+    values = clients[diagnostics.column_names(clients, "local_weights")]
     there = values.columns[values.notna().any()]
     if there.empty:
         raise DataError(f"the run has no local_weights_0, ...; {diagnostics.ADVICE}")

@@ -52,14 +52,14 @@ def draw(given: Inputs) -> Figure:
             x = np.arange(len(groups)) + ((number + 0.5) / len(labels) - 0.5) * WIDTH
             ends = [_values(found, one.name, label, groups) for one in (below, above)]
             _draw(axes, x, WIDTH / len(labels), ends, looks[label].color)
-            theirs = _published(given, (below.dataset, label), groups)
+            theirs = _find_published(given, (below.dataset, label), groups)
             marked |= _mark(axes, x, theirs, kind.names)
             _number(axes, x, ends, theirs)
         axes.set_xticks(range(len(groups)), [bar.title for bar in groups])
         axes.set_ylim(0, 1.12)  # room for the numbers above the bars
         axes.grid(False, axis="x")
         canvas.percent_axis(axes)
-    said = canvas.spread_text(exhibit, "whisker"), *notes.published(exhibit, shown=marked)
+    said = canvas.spread_text(exhibit, "whisker"), *notes.comparison(exhibit, shown=marked)
     handles = _handles(exhibit, looks, kind.names, marked)
     return canvas.finish(figure, exhibit, handles, GAIN, *said)
 
@@ -94,11 +94,11 @@ def _number(axes: Axes, x: np.ndarray, ends: list[pd.DataFrame], theirs: np.ndar
             axes.annotate(canvas.number(gain, "+.1f"), (place, top), **above)
 
 
-def _published(given: Inputs, where: tuple[str, str], groups: list[GainBar]) -> np.ndarray:
+def _find_published(given: Inputs, where: tuple[str, str], groups: list[GainBar]) -> np.ndarray:
     """Published numbers, below and above -> [2, groups of bars]; NaN where there is none."""
     names = [bar.printed or bar.metric for bar in groups]
     gains = [printed.fractions(given.published, given.kind.gains or None, name) for name in names]
-    below = np.array([given.printed(name).get(where, np.nan) for name in names])
+    below = np.array([given.paper_numbers(name).get(where, np.nan) for name in names])
     return np.array([below, below + [gain.get(where, np.nan) for gain in gains]])
 
 
@@ -112,10 +112,10 @@ def _mark(axes: Axes, x: np.ndarray, theirs: np.ndarray, names: list[str]) -> bo
 def _handles(exhibit: ExhibitSpec, looks: dict, names: list[str], marked: bool) -> list:
     below, above = names
     titles, color = exhibits.titles(exhibit), style.GREY
-    found = [_filled(title, looks[label].color) for label, title in titles.items()]
+    found = [_patch(title, looks[label].color) for label, title in titles.items()]
     if len(found) == 1:  # its title need not be told from others
         color = found.pop().get_edgecolor()
-    found.append(_filled(below, color))
+    found.append(_patch(below, color))
     found.append(Patch(label=above, facecolor="none", linestyle=style.DASHED, edgecolor=color))
     if marked:
         for name, face in ((below, style.GREY), (above, "white")):
@@ -124,5 +124,5 @@ def _handles(exhibit: ExhibitSpec, looks: dict, names: list[str], marked: bool) 
     return found
 
 
-def _filled(label: str, color: str) -> Patch:
+def _patch(label: str, color: str) -> Patch:
     return Patch(label=label, facecolor=(color, 0.75), edgecolor=color)

@@ -27,7 +27,7 @@ def draw(given: Inputs) -> Figure:
     figure, grid = canvas.by_federation(exhibit, "Communication round", "Gradient divergence")
     for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation.name):
-            curve = _windowed(given.recorded(run, DIVERGENCE), window)
+            curve = _smooth(given.records(run, DIVERGENCE), window)
             curves.draw_curve(axes, curve, looks[run.label], exhibit.runs)
         canvas.rounds_axis(axes)
         axes.set_ylim(bottom=0)
@@ -38,7 +38,7 @@ def draw(given: Inputs) -> Figure:
     return canvas.finish(figure, exhibit, handles, mean, smoothed, ZERO, band)
 
 
-def _windowed(rows: pd.DataFrame, window: int) -> pd.DataFrame:
+def _smooth(rows: pd.DataFrame, window: int) -> pd.DataFrame:
     """One run's divergence by recorded round, over its experts and the window, `over_seeds`."""
     key = ["federation", "label", "seed"]
     recorded = rows.pivot_table("value", "round", key)  # means over the experts

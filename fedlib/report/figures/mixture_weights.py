@@ -21,7 +21,7 @@ def draw(given: Inputs) -> Figure:
     exhibit = given.exhibit
     shown = exhibits.pick(given.client_rows, at="last", **PRIMARY._asdict())
     shown = shown[shown["seed"] == exhibit.seeds[0]]
-    weights = shown[shown[diagnostics.numbered(shown, "pi")].notna().any(axis=1)]
+    weights = shown[shown[diagnostics.column_names(shown, "pi")].notna().any(axis=1)]
     found = {}
     for label, title in exhibits.titles(exhibit).items():
         for federation in exhibit.federations:
@@ -31,7 +31,7 @@ def draw(given: Inputs) -> Figure:
     names = [*found] or ["None has mixture weights"], "Client, sorted", "Mixture weight"
     columns = min(len(exhibit.federations), canvas.MAX_COLUMNS)
     figure, grid = canvas.panels(*names, columns=columns, height=1.7)
-    number = int(weights[diagnostics.numbered(weights, "pi")].notna().any().sum())
+    number = int(weights[diagnostics.column_names(weights, "pi")].notna().any().sum())
     colors = style.palette(number)
     for axes, mine in zip(grid, found.values(), strict=False):
         _draw(axes, diagnostics.matrix(mine, "pi"), colors)

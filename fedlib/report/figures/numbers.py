@@ -44,8 +44,8 @@ def _panel(axes: Axes, names: dict, titles: dict) -> dict:
     return {
         "title": _line(axes.get_title()),
         **{side: _line(getattr(axes, f"get_{side}label")() or names[side]) for side in "xy"},
-        "box": _rounded([box.x0, 1 - box.y1, box.width, box.height]),
-        "limits": [_rounded(axes.get_xlim()), _rounded(axes.get_ylim())],
+        "box": _round([box.x0, 1 - box.y1, box.width, box.height]),
+        "limits": [_round(axes.get_xlim()), _round(axes.get_ylim())],
         "log": [axes.get_xscale() == "log", axes.get_yscale() == "log"],
         # Whether an axis shows the share 0.5 as "50".
         "percent": [x.get_major_formatter()(0.5) == "50" for x in (axes.xaxis, axes.yaxis)],
@@ -73,7 +73,7 @@ def _series(axes: Axes, titles: dict) -> Iterator[dict]:
             joined, color = line.get_linestyle() != "None", to_hex(line.get_color())
             label = str(line.get_label())
             dash = line._unscaled_dash_pattern[1]  # Matplotlib has no public name for it
-            x, y = map(_rounded, line.get_xydata().T)
+            x, y = map(_round, line.get_xydata().T)
             yield {
                 "name": titles.get(color, "") if not label or label[0] == UNNAMED else label,
                 "color": color,
@@ -96,7 +96,7 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _rounded(values) -> list[float | None]:
+def _round(values) -> list[float | None]:
     """Plain numbers of `DIGITS` significant digits, None where not finite."""
     found = np.asarray(values, float).tolist()
     return [float(f"{x:.{DIGITS}g}") if np.isfinite(x) else None for x in found]

@@ -19,7 +19,7 @@ from matplotlib.patches import Patch
 
 from fedlib.report import exhibits
 from fedlib.report.figures import canvas, heat, style
-from fedlib.report.figures.regret import chosen, notes
+from fedlib.report.figures.regret import find_regrets, notes
 from fedlib.report.inputs import Inputs
 from fedlib.spec import ExhibitSpec
 
@@ -31,7 +31,7 @@ EQUAL = 1  # the diagram calls regrets within one point of the best one equal to
 def draw(given: Inputs) -> Figure:
     """The figure."""
     exhibit, kind = given.exhibit, given.kind
-    found = _placed(given)
+    found = _place_regrets(given)
     xs, ys = sorted(found["x"].unique()), sorted(found["y"].unique())
     colors = {row["title"]: _color(exhibit, row) for row in kind.rows}
     tables = {title: 100 * _table(found, title, xs, ys) for title in colors}
@@ -57,7 +57,7 @@ def draw(given: Inputs) -> Figure:
     return canvas.finish(figure, exhibit, handles, *notes(given, found), cells)
 
 
-def _placed(given: Inputs) -> pd.DataFrame:
+def _place_regrets(given: Inputs) -> pd.DataFrame:
     """The chosen regrets with the parameters "x" and "y" of their federations."""
     kind = given.kind
     places = [
@@ -65,7 +65,7 @@ def _placed(given: Inputs) -> pd.DataFrame:
         for one in given.exhibit.federations
     ]
     where = pd.DataFrame(places, columns=["federation", "x", "y"])
-    return chosen(given).merge(where, on="federation")
+    return find_regrets(given).merge(where, on="federation")
 
 
 def _table(found: pd.DataFrame, title: str, xs: Sequence[float], ys: Sequence[float]) -> np.ndarray:

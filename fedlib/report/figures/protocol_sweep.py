@@ -22,14 +22,14 @@ CROSSES = ("x", "+", "1", "2", "3")  # of variants, which have as many dashes
 
 
 def draw(given: Inputs) -> Figure:
-    """The figure; crosses mark published numbers, see `comparisons.published`.
+    """The figure; crosses mark published numbers, see `comparisons.find_published`.
 
     Raises:
       ConfigError: see `fedlib.report.comparisons.variants`, or if two runs are at the same place.
       DataError: see `fedlib.report.comparisons.accuracies`.
     """
     exhibit, kind = given.exhibit, given.kind
-    shown = comparisons.declared(kind.entries("protocols"))
+    shown = comparisons.complete_protocols(kind.entries("protocols"))
     kinds = comparisons.variants(exhibit, kind.variants)
     places = _places(exhibit, kind, kinds)
     settings = sorted(places["setting"].unique())
@@ -56,7 +56,7 @@ def draw(given: Inputs) -> Figure:
 
 def _places(exhibit: ExhibitSpec, kind: ProtocolSweep, kinds: comparisons.Variants) -> pd.DataFrame:
     """The place of every run -> DataFrame federation, label, setting, panel, dashes."""
-    places = exhibits.placed(exhibit, kind.parameter, kind.of)
+    places = exhibits.place_runs(exhibit, kind.parameter, kind.of)
     order = exhibits.panels(exhibit, kind.of)
     names = zip(places["federation"], places["label"], strict=True)
     places["dashes"] = [kinds.of[name] for name in names]
@@ -83,7 +83,7 @@ def _notes(exhibit: ExhibitSpec, even: bool, crossed: bool) -> list[str]:
         canvas.spread_text(exhibit, "band"),
         EVEN if even else "",
         *comparisons.selection_note(exhibit),
-        *notes.published(exhibit, shown=crossed),
+        *notes.comparison(exhibit, shown=crossed),
     ]
 
 
@@ -107,7 +107,7 @@ def _mark_published(
     federations = {federation.name: federation for federation in given.exhibit.federations}
     found = places.assign(
         value=[
-            comparisons.published(given, federations[name], label, protocol.key, "accuracy")
+            comparisons.find_published(given, federations[name], label, protocol.key, "accuracy")
             for name, label in zip(places["federation"], places["label"], strict=True)
         ]
     ).dropna(subset="value")

@@ -67,7 +67,7 @@ def gate_weights(given: Inputs) -> tuple[Figure, list, str]:
     for axes, federation in grid:
         values = _by_label(given, federation.name, _weights)
         most = max(found.shape[1] for found in values.values()) - 1
-        _draw_bars(axes, {place: padded(found, most) for place, found in values.items()}, color)
+        _draw_bars(axes, {place: pad(found, most) for place, found in values.items()}, color)
         axes.axvline(most + 0.5, color=style.GREY, linewidth=0.8)
         axes.set_xticks(range(1, most + 2), [*map(str, range(1, most + 1)), "local"])
     return figure, _handles(given.exhibit, color), MEAN_WEIGHT
@@ -117,7 +117,7 @@ def _weights(clients: pd.DataFrame, run: Run) -> np.ndarray:
     return np.concatenate([-np.sort(-means[:, :-1], axis=1), means[:, -1:]], axis=1)
 
 
-def padded(values: np.ndarray, experts: int) -> np.ndarray:
+def pad(values: np.ndarray, experts: int) -> np.ndarray:
     """`values` with columns of 0 before the last, so that all variants have `experts` experts."""
     missing = experts + 1 - values.shape[1]
     return np.insert(values, [values.shape[1] - 1] * missing, 0.0, axis=1)

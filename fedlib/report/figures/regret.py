@@ -26,7 +26,7 @@ HOME = {"fill": False, "edgecolor": style.FRAME, "linewidth": 1.6}
 def draw(given: Inputs) -> Figure:
     """The figure."""
     exhibit, rows = given.exhibit, given.kind.rows
-    found = chosen(given)
+    found = find_regrets(given)
     federations = {one.name: one.title for one in exhibit.federations}
     titles = [row["title"] for row in rows]
     table = found.pivot(index="title", columns="federation", values="mean")
@@ -45,7 +45,7 @@ def draw(given: Inputs) -> Figure:
     return canvas.finish(figure, exhibit, handles, *notes(given, found))
 
 
-def chosen(given: Inputs) -> pd.DataFrame:
+def find_regrets(given: Inputs) -> pd.DataFrame:
     """A row for each method and federation that it ran on.
 
     Returns:

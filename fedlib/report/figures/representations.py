@@ -71,7 +71,7 @@ def _draw_row(
     panels: Sequence[Axes], points: embeddings.Points, classes: list[int], clients: list[int]
 ) -> None:
     """Draw one run, a panel per kind; `classes` and `clients` are all that the figure shows."""
-    places = embedded(points.vectors)
+    places = embed(points.vectors)
     for number, axes in enumerate(panels):
         for client, label in sorted(set(zip(points.client, points.label, strict=True))):
             own = (points.client == client) & (points.label == label)
@@ -81,7 +81,7 @@ def _draw_row(
         axes.set(xticks=[], yticks=[])
 
 
-def embedded(vectors: np.ndarray) -> np.ndarray:
+def embed(vectors: np.ndarray) -> np.ndarray:
     """Positions in the plane of all vectors together, [P, K, components] -> [P, K, 2]"""
     from sklearn.manifold import TSNE
 

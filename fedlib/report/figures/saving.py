@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fedlib.files import atomic
-from fedlib.report.figures.style import SETTINGS, styled
+from fedlib.report.figures.style import SETTINGS, use_style
 
 CLIP = "p[0-9a-f]{10}"  # name of a clip path, as matplotlib gives it
 OVERHANG = 1.12  # greatest length of a name, relative to its axis or panel
@@ -30,7 +30,7 @@ def save(figure: Figure, *files: str | Path) -> None:
 
     The figure is laid out once and drawn once per file; `Figure.savefig` does both twice.
     """
-    with styled():
+    with use_style():
         fit(figure)
         figure.set_layout_engine("none")
         for path in map(Path, files):
@@ -58,7 +58,7 @@ def fit(figure: Figure) -> None:
     """Break names that are longer than their axis or panel into lines."""
     for _ in range(3):  # a broken name takes room from the panels
         figure.draw_without_rendering()
-        if not any([_broken(name, room) for axes in figure.axes for name, room in _names(axes)]):
+        if not any([_break(name, room) for axes in figure.axes for name, room in _names(axes)]):
             return
 
 
@@ -68,7 +68,7 @@ def _names(axes: Axes) -> list[tuple[Text, float]]:
     return [(axes.yaxis.label, box.height), (axes.xaxis.label, box.width), (axes.title, box.width)]
 
 
-def _broken(name: Text, room: float) -> bool:
+def _break(name: Text, room: float) -> bool:
     """Break a name that needs more than `room` pixels into lines; whether it changed."""
     box, turned = name.get_window_extent(), name.get_rotation() == 90
     needed = box.height if turned else box.width
@@ -76,13 +76,13 @@ def _broken(name: Text, room: float) -> bool:
         return False
     lines = name.get_text().split("\n")
     fitting = max(1, int(max(map(len, lines)) * room / needed))
-    text = "\n".join(wrapped(line, fitting) for line in lines)
+    text = "\n".join(wrap(line, fitting) for line in lines)
     changed = text != name.get_text()
     name.set_text(text)
     return changed
 
 
-def wrapped(line: str, width: int) -> str:
+def wrap(line: str, width: int) -> str:
     """A line in parts of up to `width` characters, cut at the last comma if possible."""
     before, comma, after = line.rpartition(", ")
     if comma and width < len(line) and max(len(before) + 1, len(after)) <= width:

@@ -1,7 +1,7 @@
 """The style of all figures: one colour, marker and line per method, in all papers.
 
 Nothing here uses `pyplot`: a figure is an object, and the settings hold only while it is drawn or
-saved (`styled`, `fedlib.report.figures.saving`).
+saved (`use_style`, `fedlib.report.figures.saving`).
 """
 
 import contextlib
@@ -164,7 +164,7 @@ def band(look: Look, runs: Iterable[Run]) -> dict:
 
 
 @contextlib.contextmanager
-def styled() -> Iterator[None]:
+def use_style() -> Iterator[None]:
     """Apply the project's settings while a block or function runs, and restore them after it."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()

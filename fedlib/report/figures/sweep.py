@@ -23,10 +23,10 @@ def draw(given: Inputs) -> Figure:
     """The figure.
 
     Raises:
-      ConfigError: see `fedlib.report.exhibits.placed`, or if two runs are at the same place.
+      ConfigError: see `fedlib.report.exhibits.place_runs`, or if two runs are at the same place.
     """
     exhibit, kind = given.exhibit, given.kind
-    places = exhibits.placed(exhibit, kind.parameter, kind.of)
+    places = exhibits.place_runs(exhibit, kind.parameter, kind.of)
     exhibits.check_apart(exhibit, places, "panel", "method")
     points = _points(given, places)
     methods = [*dict.fromkeys([*kind.methods, *points["method"]])]  # all that run

@@ -35,7 +35,7 @@ def draw(given: Inputs) -> Figure:
     for run, tables in zip(exhibit.runs, found, strict=True):
         for place, table in enumerate(tables.values()):
             image = heat.draw(axes := next(free), table, heat.experts(table.shape[1]), most=most)
-            axes.set_ylabel("" if place else f"{_named(exhibit, run)}{kind.rows}")
+            axes.set_ylabel("" if place else f"{_axis_name(exhibit, run)}{kind.rows}")
     heat.scale(figure, image, grid, kind.values)
     seed = canvas.first_seed_note(exhibit, "experts of different seeds do not correspond")
     absent = any(np.isnan(x).any() for tables in found for x in tables.values())
@@ -49,10 +49,10 @@ def _tables(given: Inputs, run: Run) -> dict[int, np.ndarray]:
     Raises:
       DataError: if a shown round, or any round at all, is not recorded.
     """
-    cells = given.recorded(run, TABLE, seed=given.exhibit.seeds[0])
+    cells = given.records(run, TABLE, seed=given.exhibit.seeds[0])
     place = cells["index"].str.split("_", expand=True).astype(int)
     found = {
-        int(number): _known(table.pivot(index=0, columns=1, values="value").to_numpy())
+        int(number): _blank_empty_rows(table.pivot(index=0, columns=1, values="value").to_numpy())
         for number, table in cells.join(place).groupby("round")
     }
     shown = given.kind.rounds or [*found]
@@ -64,12 +64,12 @@ def _tables(given: Inputs, run: Run) -> dict[int, np.ndarray]:
     return {number: found[number] for number in shown}
 
 
-def _known(table: np.ndarray) -> np.ndarray:
+def _blank_empty_rows(table: np.ndarray) -> np.ndarray:
     """A table of weights with NaN in rows without any: weights of a row with examples sum to 1."""
     return np.where(table.any(axis=1, keepdims=True), table, np.nan)
 
 
-def _named(exhibit: ExhibitSpec, run: Run) -> str:
+def _axis_name(exhibit: ExhibitSpec, run: Run) -> str:
     """Lines for the name of an axis: the run and its federation, where there are several."""
     federations = {federation.name: federation for federation in exhibit.federations}
     names = [federations[run.federation].title] if len(federations) > 1 else []

@@ -16,7 +16,7 @@ CHOOSING = SERVER._replace(split="val")  # by which a server chooses a round
 
 def accuracy(scores: Scores) -> np.ndarray:
     """Correct predictions of all clients over all their examples -> [T]"""
-    return _owned(scores).correct.sum(axis=1) / scores.count.sum()
+    return _drop_empty(scores).correct.sum(axis=1) / scores.count.sum()
 
 
 def accuracy_client_mean(scores: Scores) -> np.ndarray:
@@ -41,7 +41,7 @@ def bottom10_mean(scores: Scores) -> np.ndarray:
 
 def loss(scores: Scores) -> np.ndarray:
     """Mean negative log-likelihood over the examples of all clients -> [T]"""
-    owned = _owned(scores)
+    owned = _drop_empty(scores)
     return (owned.loss * owned.count).sum(axis=1) / owned.count.sum()
 
 
@@ -59,7 +59,7 @@ METRICS = (accuracy, accuracy_client_mean, accuracy_client_std, bottom10, bottom
 METRICS_OF_SERVER = (accuracy, loss)  # the others compare clients
 
 
-def _owned(scores: Scores) -> Scores:
+def _drop_empty(scores: Scores) -> Scores:
     """The scores of the clients with examples; DataError if there are none, or if any is absurd."""
     has = scores.count > 0
     if not has.any():
@@ -75,7 +75,7 @@ def _owned(scores: Scores) -> Scores:
 
 def _client_accuracies(scores: Scores) -> np.ndarray:
     """Accuracy of every client that has examples -> [T, C']"""
-    owned = _owned(scores)
+    owned = _drop_empty(scores)
     return owned.correct / owned.count
 
 

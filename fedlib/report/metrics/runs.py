@@ -126,7 +126,7 @@ def _read_run(
         raise DataError(f"{folder}: {error}") from None
 
 
-def named(metrics: pd.DataFrame) -> pd.DataFrame:
+def join_names(metrics: pd.DataFrame) -> pd.DataFrame:
     """The frame with one name for `QUANTITY`: "table_0_3", "chosen_local.lr"."""
     names = metrics["metric"]
     for column in QUANTITY[1:]:

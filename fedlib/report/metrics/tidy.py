@@ -68,7 +68,7 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
         of_experts += _by_round(name, values, done)
     blocks += [_block(curve, "round", slice(None)) for curve in of_experts]
     if SELECTED in diagnostics:
-        curve = _selected_curve(diagnostics[SELECTED], done)
+        curve = _selection_curve(diagnostics[SELECTED], done)
         blocks.append(_block(curve, "last", slice(None)))
     return pd.DataFrame({name: np.concatenate([b[name] for b in blocks]) for name in ROW_COLUMNS})
 
@@ -174,7 +174,7 @@ def _of_evaluation(history: RunResult, evaluation: RunResult) -> Iterator[_Curve
         yield _Curve(TRAFFIC, done, {PARAMETERS: said[PARAMETERS]})
 
 
-def _selected_curve(selected: np.ndarray, done: int) -> _Curve:
+def _selection_curve(selected: np.ndarray, done: int) -> _Curve:
     """Round and loss of the model that validation chose, in the row of the split that chose."""
     view = TRAFFIC._replace(split=SPLITS[int(selected[2])])
     values = {f"{SELECTED}_round": selected[:1], f"{SELECTED}_loss": selected[1:2]}

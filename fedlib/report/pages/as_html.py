@@ -68,7 +68,7 @@ def sort_value(text: str) -> float | None:
 def _picture(figure: Entry) -> dict:
     """Address of a figure, its size in CSS pixels, and its curves."""
     path = figure.picture.with_name(f"{figure.picture.name}.svg")
-    data = pictures.needed(path, "figure").read_bytes()
+    data = pictures.require(path, "figure").read_bytes()
     box = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', data)
     width, height = (round(float(length) * ENLARGED) for length in box.groups())
     address = f"data:image/svg+xml;base64,{base64.b64encode(data).decode()}"

@@ -29,5 +29,5 @@ def page(content: Report, out: Path | None = None) -> str:
 
 def _link(figure: Entry, folder: Path | None) -> str:
     """The address of a figure without its ending."""
-    pictures.needed(figure.picture.with_name(f"{figure.picture.name}.png"), "figure")
+    pictures.require(figure.picture.with_name(f"{figure.picture.name}.png"), "figure")
     return Path(os.path.relpath(figure.picture, folder or figure.picture.parent)).as_posix()

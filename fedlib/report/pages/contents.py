@@ -216,11 +216,11 @@ def _exhibit(paper: dict, kind: str, heading: dict, **content: Any) -> Entry:
 
 def _sheet(folder: Path, table: dict) -> Sheet:
     paths = (folder / f"{table['name']}.{form}" for form in ("csv", "json"))
-    files = [pictures.needed(path, "table") for path in paths]
+    files = [pictures.require(path, "table") for path in paths]
     return render.read(*files, table["spec"])
 
 
-def compared(numbers: pd.DataFrame) -> pd.DataFrame:
+def pick_published(numbers: pd.DataFrame) -> pd.DataFrame:
     """The rows of a table with a published number, with the column "reproduced"; possibly none.
 
     "difference" is the difference of the numbers as printed.
@@ -244,7 +244,7 @@ def _pairs(shown: Iterable[Entry], titles: Mapping[str, str]) -> pd.DataFrame:
     found = []
     for table in (x for x in shown if x.sheet):
         place = {"exhibit": table.anchor, "table": f"{table.kind} {table.number}"}
-        rows = compared(table.sheet.numbers)
+        rows = pick_published(table.sheet.numbers)
         place["metric"] = rows.get("column", rows["metric"])
         found.append(rows.assign(**place)[columns])
     full = [frame for frame in found if len(frame)]

@@ -61,7 +61,7 @@ class Origin:
         heads = ["run", "seeds", *differing, "CPU time"]
         rows = []
         for name, seeds in self.runs.items() if differing else ():
-            known, cost = facts(seeds.values()), spent(seeds.values())
+            known, cost = facts(seeds.values()), resources(seeds.values())
             told = ["; ".join(known.get(x, {})) for x in differing]
             rows.append([name, ", ".join(map(str, seeds)), *told, cost.texts[1] * bool(cost.jobs)])
         return heads, rows
@@ -81,7 +81,7 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
                 if history.exists():
                     made.setdefault(f"{federation}/{label}", {})[seed] = attributes(history)[0]
     every = [provenance for seeds in made.values() for provenance in seeds.values()]
-    return Origin(len(every), facts(every), spent(every), made)
+    return Origin(len(every), facts(every), resources(every), made)
 
 
 def facts(provenances: Collection[Mapping]) -> dict[str, dict[str, int]]:
@@ -93,7 +93,7 @@ def facts(provenances: Collection[Mapping]) -> dict[str, dict[str, int]]:
     return {title: values for title, values in found.items() if values}
 
 
-def spent(provenances: Iterable[Mapping]) -> Resources:
+def resources(provenances: Iterable[Mapping]) -> Resources:
     """Resources of jobs, from the provenance of their results."""
     known = [found["spent"] for found in provenances if found.get("spent")]
     wall, cpu = (sum(one[name] for one in known) for name in (WALL, CPU))

@@ -39,22 +39,22 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),
-        notes.measured(exhibit),
+        notes.measurement(exhibit),
         "Accuracy: mean accuracy of the clients, on the test examples of the clients that "
-        f"train, {_averaged_text(exhibit, kind.averaged or {})}. {sheets.HIGHEST}",
+        f"train, {_describe_averages(exhibit, kind.averaged or {})}. {sheets.HIGHEST}",
         "Sent: both ways, all clients of the run together, four bytes per number"
         + ("; GiB, of 2^30 bytes, are what the paper calls GB." if compared else ".")
         + " Message: numbers that a client receives or sends in a round, on average. k, M, G, T: "
         "thousands, millions, ...",
-        *(_compared_notes(exhibit) if compared else []),
-        *notes.published(exhibit, shown=compared),
+        *(_comparison_notes(exhibit) if compared else []),
+        *notes.comparison(exhibit, shown=compared),
     )
 
 
 def _numbers(given: TableInputs, averaged: dict[str, int]) -> pd.DataFrame:
     """All numbers of the table -> one row per federation and run."""
     curves = exhibits.pick(given.rows, at="round", metric=MEAN, **PRIMARY._asdict())
-    paper = {ours: given.printed(theirs) for ours, theirs in PUBLISHED.items()}
+    paper = {ours: given.paper_numbers(theirs) for ours, theirs in PUBLISHED.items()}
 
     def of_run(federation: Data, run: Run) -> Iterator[dict]:
         where = federation.dataset, run.label
@@ -118,7 +118,7 @@ def _columns(mine: pd.DataFrame) -> Columns:
     yield Column("Seeds"), texts(mine["seeds"])
 
 
-def _averaged_text(exhibit: ExhibitSpec, averaged: dict[str, int]) -> str:
+def _describe_averages(exhibit: ExhibitSpec, averaged: dict[str, int]) -> str:
     """The evaluations that accuracies are means of; by default "after the last round"."""
     named = [
         f"{one.title} the mean of the evaluations in the last {averaged[one.name]} rounds"
@@ -128,7 +128,7 @@ def _averaged_text(exhibit: ExhibitSpec, averaged: dict[str, int]) -> str:
     return "; ".join(["after the last round", *named])
 
 
-def _compared_notes(exhibit: ExhibitSpec) -> list[str]:
+def _comparison_notes(exhibit: ExhibitSpec) -> list[str]:
     rule = (
         f"{sheets.DIFFERENCE} By rule: 8 bytes × message × clients "
         "per round × published rounds, with message and clients of these runs."

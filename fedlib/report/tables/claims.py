@@ -25,7 +25,7 @@ def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each claim."""
     kind = given.kind
     values = contrasts.accuracies(given, kind.rows)
-    numbers = judged(pd.DataFrame(_row(values, claim) for claim in kind.claims))
+    numbers = judge(pd.DataFrame(_row(values, claim) for claim in kind.claims))
     return given.sheet(
         numbers,
         [block("", _columns(numbers), num_keys=2)],
@@ -42,7 +42,7 @@ def _row(values: pd.DataFrame, claim: Mapping) -> dict:
     better, worse = claim.get("better", ""), claim.get("worse", "")
     text = f"{better} above {worse}" if better else claim["reason"]
     row = {"paper": claim["paper"], "claim": text, "federations": 0}
-    differences = contrasts.paired(values, better, worse)
+    differences = contrasts.subtract(values, better, worse)
     names = "ahead", "median", "low", "high", "p"
     if differences.empty:
         return row | dict.fromkeys(names, float("nan"))
@@ -50,7 +50,7 @@ def _row(values: pd.DataFrame, claim: Mapping) -> dict:
     return row | {name: found[name] for name in ("federations", *names)}
 
 
-def judged(numbers: pd.DataFrame) -> pd.DataFrame:
+def judge(numbers: pd.DataFrame) -> pd.DataFrame:
     """The claims with p_holm, adjusted for all that were tested, and verdict.
 
     Args:

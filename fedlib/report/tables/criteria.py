@@ -192,7 +192,7 @@ def _row(
             reached, margin = predicates.verdict(criterion, ours, theirs, seeds)
     names, values = source.names(criterion), {"paper": theirs, "here": ours}
     texts = {who: _texts(criterion, values[who]) for who in values}
-    named = {who: _named(criterion, names, values[who], texts[who]) for who in values}
+    named = {who: _describe(criterion, names, values[who], texts[who]) for who in values}
     if criterion.published:
         named["paper"] = f"{published_number(criterion.published, published):.4g}"
         texts["paper"] = [named["paper"]]
@@ -210,7 +210,7 @@ def _row(
     return _Row(numbers, named)
 
 
-def _named(criterion: Criterion, names: list[str], values: list[float], texts: list[str]) -> str:
+def _describe(criterion: Criterion, names: list[str], values: list[float], texts: list[str]) -> str:
     """The values with their names, sorted if the criterion is about an order; a dash for none."""
     sign = SIGNS.get(criterion.kind, "")
     known = [one for one in zip(values, names, texts, strict=False) if not np.isnan(one[0])]

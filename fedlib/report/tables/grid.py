@@ -62,7 +62,7 @@ def sheet(
     Args:
       numbers: a row for each number, with the heading of its "block"; without one (NaN) it is in
         the csv alone.
-      columns: of a block, made of its numbers, such as `partial(shown, layout)`.
+      columns: of a block, made of its numbers, such as `partial(lay_out, layout)`.
       said: see `TableInputs.sheet`.
       names: columns of the csv, in order; by default all but "block".
       num_keys: columns of text.
@@ -74,12 +74,12 @@ def sheet(
         for heading, mine in numbers.groupby("block", sort=False)
     ]
     compared = sheets.is_compared(numbers) if compared is None else compared
-    note = notes.published(given.exhibit, shown=compared)
+    note = notes.comparison(given.exhibit, shown=compared)
     csv = numbers[[*names, ROW]] if names else numbers.drop(columns="block")
     return given.sheet(csv, blocks, *said, *note, *unpublished)
 
 
-def measured(
+def measure_spots(
     given: TableInputs,
     spots: Iterable[Spot],
     found: Mapping[str, pd.DataFrame],
@@ -106,7 +106,7 @@ def measured(
             mean = mean if np.isnan(ours[f"{prefix}mean"]) else ours[f"{prefix}mean"]
         key, metric = column.get("key") or run.label, column.get("printed") or column["metric"]
         where = run.label, key, metric, column.get("exhibit", "")
-        theirs = comparisons.published(given, federation, *where)
+        theirs = comparisons.find_published(given, federation, *where)
         return {
             **{**sheets.identity(federation, run), "block": federation.title},
             **{"family": federation.family, **column},
@@ -118,19 +118,19 @@ def measured(
     return pd.DataFrame([number(*spot) for spot in spots])
 
 
-def titled(column: NamedTuple) -> dict:
+def column_fields(column: NamedTuple) -> dict:
     """A declared column, whose title is called "column" in the numbers."""
     fields = column._asdict()
     return {"column": fields.pop("title"), **fields}
 
 
-def shown(layout: Layout, mine: pd.DataFrame) -> Columns:
+def lay_out(layout: Layout, mine: pd.DataFrame) -> Columns:
     """The columns of a block: published, ours and difference of each column of its grid."""
     place = "place" if "place" in mine else "column"
     parts = [part for _, part in mine.groupby(place, sort=False)]
     for head, name in layout.heads:
         yield Column(head), texts(parts[0][name])
-    theirs = _cells(layout, parts, "published", layout.printed, _printed)
+    theirs = _cells(layout, parts, "published", layout.printed, _theirs)
     ours = {
         head: _cells(layout, parts, f"{prefix}mean", layout.decimals, partial(_ours, prefix))
         for head, prefix in layout.ours.items()
@@ -162,7 +162,7 @@ def _ours(prefix: str, layout: Layout, part: pd.DataFrame) -> list[str]:
     return render.with_spreads(part, partial(text, decimals=layout.decimals), prefix, layout.spread)
 
 
-def _printed(layout: Layout, part: pd.DataFrame) -> list[str]:
+def _theirs(layout: Layout, part: pd.DataFrame) -> list[str]:
     if _same(part, "minus"):
         return [render.points(value, layout.printed) for value in part["published"]]
     stds = part.get("published_std", np.full(len(part), np.nan))

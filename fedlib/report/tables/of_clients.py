@@ -18,7 +18,7 @@ from fedlib.report import comparisons, exhibits, notes, printed
 from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.metrics.definitions import PRIMARY
 from fedlib.report.tables import grid, sheets
-from fedlib.report.tables.grid import Layout, Spot, shown
+from fedlib.report.tables.grid import Layout, Spot, lay_out
 from fedlib.report.tables.render import ABSENT, Block, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import RUN, STATISTICS, Columns, TableInputs, block, texts
 from fedlib.results import SHARED
@@ -31,24 +31,24 @@ DIFFERENCE = "Difference: reproduced at the best round minus published, in perce
 DECIMALS = 2  # as papers with several protocols print numbers
 
 
-def _measured(given: TableInputs, columns: list[dict], moments: dict, **more: Any) -> pd.DataFrame:
-    """`grid.measured` of all runs at some moments, by prefix."""
+def _measure(given: TableInputs, columns: list[dict], moments: dict, **more: Any) -> pd.DataFrame:
+    """`grid.measure_spots` of all runs at some moments, by prefix."""
     spots = ((*run, column) for run in given.runs for column in columns)
     return _at(given, spots, moments, **more)
 
 
 def _at(given: TableInputs, spots: Iterable[Spot], moments: dict, **more: Any) -> pd.DataFrame:
-    """`grid.measured` of some spots at some moments, by prefix."""
+    """`grid.measure_spots` of some spots at some moments, by prefix."""
     key = "federation", "label", *PRIMARY._fields, "metric"
     found = {prefix: given.over_seeds(*key, at=at) for prefix, at in moments.items()}
-    return grid.measured(given, spots, found, **more)
+    return grid.measure_spots(given, spots, found, **more)
 
 
 def accuracy(given: TableInputs) -> Sheet:
     """The main table of a paper; its numbers have one row per federation, run and metric."""
     best = exhibits.pick(given.rows, at="best", metric="accuracy", **PRIMARY._asdict())
     rounds = best.groupby(["federation", "label"])["round"].mean()
-    numbers = _measured(
+    numbers = _measure(
         given,
         [{"column": title, **PRIMARY._asdict(), "metric": m} for m, title in METRIC_TITLES.items()],
         {"": "last", "best_": "best"},
@@ -58,18 +58,18 @@ def accuracy(given: TableInputs) -> Sheet:
     return grid.sheet(
         given,
         numbers,
-        partial(shown, Layout({"last": "", "best": "best_"}, printed=1)),
-        notes.measured(given.exhibit),
+        partial(lay_out, Layout({"last": "", "best": "best_"}, printed=1)),
+        notes.measurement(given.exhibit),
         "All: right predictions over all test examples of the clients that train. Bottom-10%: "
         "accuracy of the floor(C/10)-th worst of C clients, at least the worst.",
         f"Last: after the last round. {notes.BEST}",
         sheets.is_compared(numbers) * f"{DIFFERENCE} " + sheets.HIGHEST,
         names=(*RUN, "metric", "published", *STATISTICS, "seeds", *bests, "difference"),
-        unpublished=_unpublished(numbers),
+        unpublished=_gap_notes(numbers),
     )
 
 
-def _unpublished(numbers: pd.DataFrame) -> list[str]:
+def _gap_notes(numbers: pd.DataFrame) -> list[str]:
     """Notes of runs without a published number; none if all lack one, which another note says."""
     where: dict[str, list[str]] = {}  # titles of the runs, and of the federations
     for title, mine in numbers.groupby("block", sort=False):
@@ -106,15 +106,15 @@ def beside_published(given: TableInputs) -> Sheet:
     numbers = every[(every["seeds"] > 0) | (every["source"] != "")]
     known = {*numbers["source"]}
     compared = known != {""}
-    note = notes.published(exhibit, shown=compared)
+    note = notes.comparison(exhibit, shown=compared)
     if compared and exhibit.scale == exhibits.PAPER_SCALE:
         note = ["Published numbers are those of the marked sources, with settings of their own."]
     best = (f"best_{name}" for name in STATISTICS)
     theirs = "metric", "published", "published_std", "converged", "source"
     return given.sheet(
         numbers[[*RUN, *theirs, printed.ROW, *STATISTICS, *best, "seeds", "difference"]],
-        given.blocks(numbers, partial(shown, Layout({"last": "", "best": "best_"}))),
-        notes.measured(exhibit),
+        given.blocks(numbers, partial(lay_out, Layout({"last": "", "best": "best_"}))),
+        notes.measurement(exhibit),
         f"{comparisons.METRICS[comparisons.MEAN].capitalize()}. Last: after the last round. "
         f"{notes.BEST} Difference: best minus published, in percentage points. {sheets.HIGHEST}",
         *(f"{x['mark']}: {x['title']}." for x in kind.sources if x["name"] in known),
@@ -128,7 +128,7 @@ def _source(given: TableInputs, federation: Data, label: str) -> dict:
     for source in given.kind.sources:
         exhibit = f"{source['name']}-{given.kind.names.get(federation.name)}"
         value, std, converged = (
-            comparisons.published(given, federation, label, label, metric, exhibit)
+            comparisons.find_published(given, federation, label, label, metric, exhibit)
             for metric in (comparisons.MEAN, f"{comparisons.MEAN}_std", "converged")
         )
         found |= {"exhibit": exhibit}
@@ -141,20 +141,20 @@ def _source(given: TableInputs, federation: Data, label: str) -> dict:
 def views(given: TableInputs) -> Sheet:
     """Views side by side; its numbers have one row per federation, run and column.
 
-    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.published`; the
+    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.find_published`; the
     numbers are under the column's key and metric.
     """
     declared = given.kind.entries("columns")
-    columns = [grid.titled(one) | {"key": one.key or one.protocol} for one in declared]
-    numbers = _measured(given, columns, {"": "last"})
+    columns = [grid.column_fields(one) | {"key": one.key or one.protocol} for one in declared]
+    numbers = _measure(given, columns, {"": "last"})
     known = numbers.groupby("column", sort=False)["mean"].count()
     absent = "; ".join(known.index[known == 0])
     view = (*PRIMARY._fields, "metric", "key", "published")
     return grid.sheet(
         given,
         numbers,
-        partial(shown, Layout({"reproduced": ""})),
-        notes.measured(given.exhibit),
+        partial(lay_out, Layout({"reproduced": ""})),
+        notes.measurement(given.exhibit),
         f"After the last round. A dash: the run was not evaluated so. {sheets.HIGHEST}",
         f"Not shown, as no run here was evaluated so: {absent}." if absent else "",
         *(f"{column.title}: {_meaning(column)}." for column in declared),
@@ -175,19 +175,19 @@ def _meaning(column: ViewColumn) -> str:
 def protocol_grid(given: TableInputs) -> Sheet:
     """Ways to predict; its numbers have one row per federation, run and protocol.
 
-    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.published`. Under each
-    protocol's key are the published metrics "accuracy" and "accuracy_std", and "num_trials" of the
-    label "all".
+    The exhibit's `published` is a pattern, see `fedlib.report.comparisons.find_published`. Under
+    each protocol's key are the published metrics "accuracy" and "accuracy_std", and "num_trials" of
+    the label "all".
 
     Raises:
       ConfigError, DataError: see `fedlib.report.comparisons`.
     """
     exhibit, parameter = given.exhibit, given.kind.parameter
-    protocols = comparisons.declared(given.kind.entries("protocols"))
+    protocols = comparisons.complete_protocols(given.kind.entries("protocols"))
     comparisons.accuracies(given, protocols)
 
     def more(federation: Data, run: Run, column: dict) -> dict:
-        number = partial(comparisons.published, given, federation, run.label)
+        number = partial(comparisons.find_published, given, federation, run.label)
         setting = exhibits.setting(parameter, federation) if parameter else federation.title
         return {
             "block": federation.family if parameter else "",
@@ -200,15 +200,15 @@ def protocol_grid(given: TableInputs) -> Sheet:
 
     common = {**PRIMARY._asdict(), "metric": comparisons.MEAN, "printed": "accuracy"}
     columns = [common | {"column": x.title, "protocol": x.name, "key": x.key} for x in protocols]
-    numbers = _measured(given, columns, {"": "last"}, more=more, decimals=DECIMALS)
+    numbers = _measure(given, columns, {"": "last"}, more=more, decimals=DECIMALS)
     heads = (parameter.rpartition(".")[2] if parameter else "Data", "head"), ("Run", "run")
     both = (sheets.DIFFERENCE, "Bold: highest of the row, published and reproduced apart.")
     layout = Layout({"reproduced": ""}, heads, DECIMALS, spread="std", by_row=True, after=_trials)
     return grid.sheet(
         given,
         numbers,
-        partial(shown, layout),
-        notes.measured(
+        partial(lay_out, layout),
+        notes.measurement(
             exhibit,
             f"Percent, {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the "
             "clients that train, after the last round; ",
@@ -251,8 +251,8 @@ def spreads(given: TableInputs) -> Sheet:
     )
     return grid.sheet(
         given,
-        grid.measured(given, spots, {"": ours}, decimals=DECIMALS),
-        partial(shown, Layout({"reproduced": ""}, [("Data", "block")], DECIMALS)),
+        grid.measure_spots(given, spots, {"": ours}, decimals=DECIMALS),
+        partial(lay_out, Layout({"reproduced": ""}, [("Data", "block")], DECIMALS)),
         f"One minus the ratio of two standard deviations over {notes.seeds(exhibit)}, of the "
         f"{comparisons.METRICS[comparisons.MEAN]} after the last round. {notes.rounds(exhibit)}",
         names=(*RUN, "column", "metric", "key", "published", "mean", "difference", "seeds"),
@@ -309,7 +309,7 @@ def _gain(exhibit: ExhibitSpec, here: pd.Series, federation: Data, group: dict, 
 
 def _range(given: TableInputs, of: str, group: dict) -> list[float]:
     """The smallest and the largest published gain; NaN where there is none."""
-    ends = (given.printed(f"{group['gain']}_{end}") for end in ("min", "max"))
+    ends = (given.paper_numbers(f"{group['gain']}_{end}") for end in ("min", "max"))
     return [values.get((DATASET, of), np.nan) for values in ends]
 
 

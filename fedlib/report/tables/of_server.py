@@ -68,11 +68,11 @@ def global_accuracy(given: TableInputs) -> Sheet:
     columns = [x for x in kind.entries("columns") if {x.federation, x.minus} - {""} <= {*there}]
     spots = []
     for place, column in enumerate(columns):
-        about = {**grid.titled(column), "place": place, "exhibit": column.published}
+        about = {**grid.column_fields(column), "place": place, "exhibit": column.published}
         for row in wanted:
             own = {"key": row.printed, "protocol": row.protocol}
             spots.append((there[column.federation], row, about | own))
-    numbers = grid.measured(given, spots, _states(given, columns, wanted))
+    numbers = grid.measure_spots(given, spots, _states(given, columns, wanted))
     if kind.average is not None:
         theirs = printed.fractions(given.published, kind.average)
         numbers = pd.concat([numbers, _averages(numbers, theirs, wanted)], ignore_index=True)
@@ -83,8 +83,8 @@ def global_accuracy(given: TableInputs) -> Sheet:
     return grid.sheet(
         given,
         numbers,
-        partial(grid.shown, Layout(ours, heads, is_joined=True, after=lambda _: ())),
-        notes.measured(exhibit),
+        partial(grid.lay_out, Layout(ours, heads, is_joined=True, after=lambda _: ())),
+        notes.measurement(exhibit),
         f"{MEASURED} {DIFFERENT}" if numbers["difference"].notna().any() else MEASURED,
         names=(
             *(*sheets.RUN, "family", "column", "place", "metric", "minus", "published", "of"),
@@ -183,7 +183,7 @@ def server_size(given: TableInputs) -> Sheet:
         f"published_{name}": {
             where: value * factor
             for unit, factor in UNITS.items()
-            for where, value in given.printed(f"{name}_{unit}").items()
+            for where, value in given.paper_numbers(f"{name}_{unit}").items()
         }
         for name in ("parameters", "sent")
     }
@@ -231,10 +231,10 @@ def learned_alpha(given: TableInputs) -> Sheet:
       DataError: if a run did not record its alpha.
     """
     exhibit = given.exhibit
-    theirs = given.printed(ALPHA)
+    theirs = given.paper_numbers(ALPHA)
 
     def of_run(federation: Data, run: Run) -> Iterator[dict]:
-        alphas = given.recorded(run, ALPHA)
+        alphas = given.records(run, ALPHA)
         last = alphas[alphas["round"] == alphas["round"].max()]
         found = summary(last["value"])
         yield {
@@ -249,7 +249,7 @@ def learned_alpha(given: TableInputs) -> Sheet:
         }
 
     numbers = given.numbers(of_run)
-    said = notes.measured(exhibit, "Plain numbers; "), LEARNED
+    said = notes.measurement(exhibit, "Plain numbers; "), LEARNED
     return grid.sheet(given, numbers, _alphas, *said, num_keys=2)
 
 

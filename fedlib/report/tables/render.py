@@ -19,7 +19,7 @@ from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.files import write_text
 from fedlib.report.metrics.seeds import INTERVAL_SEEDS
-from fedlib.report.printed import ROW, as_printed
+from fedlib.report.printed import ROW, to_percent
 from fedlib.report.tables import tex
 
 DIGEST = "csv_sha256"  # of the numbers, in the JSON
@@ -82,7 +82,7 @@ class Block:
     rows: list[list[Cell]]
     num_keys: int = 1
 
-    def filled(self) -> "Block":
+    def drop_empty(self) -> "Block":
         """The block for people: without empty columns, and with kinds of spread in the heads."""
         keys = range(self.num_keys)
         kept = [
@@ -129,7 +129,7 @@ def percent(fraction: float, spread: float = np.nan, decimals: int = 1) -> str:
     """A fraction as percent, "84.2 ± 0.3"; without ± if the spread is unknown."""
     if np.isnan(fraction):
         return ABSENT
-    text, width = (f"{as_printed(x, decimals):.{decimals}f}" for x in (fraction, spread))
+    text, width = (f"{to_percent(x, decimals):.{decimals}f}" for x in (fraction, spread))
     return text if np.isnan(spread) else f"{text} ± {width}"
 
 
@@ -176,7 +176,7 @@ def points(difference: float, decimals: int = 1) -> str:
     """A difference of two fractions in percentage points, signed, "+1.2"."""
     if np.isnan(difference):
         return ABSENT
-    rounded = as_printed(difference, decimals)
+    rounded = to_percent(difference, decimals)
     if not rounded:
         return f"{0:.{decimals}f}"
     return f"{rounded:+.{decimals}f}".replace("-", "−")
@@ -184,7 +184,7 @@ def points(difference: float, decimals: int = 1) -> str:
 
 def best_cells(means: list[float], texts: list[str], decimals: int = 1) -> list[Cell]:
     """A column of cells; the highest mean, at the decimals shown, is bold (ties included)."""
-    shown = [as_printed(mean, decimals) for mean in means]
+    shown = [to_percent(mean, decimals) for mean in means]
     known = [value for value in shown if not np.isnan(value)]
     top = max(known) if len(known) > 1 else None
     return [Cell(text, value == top) for text, value in zip(texts, shown, strict=True)]
@@ -269,7 +269,7 @@ def markdown_blocks(sheet: Sheet) -> str:
     for block in sheet.blocks:
         if block.heading:
             parts.append(f"**{markdown(block.heading)}**")
-        parts.append(_markdown_grid(block.filled()))
+        parts.append(_markdown_grid(block.drop_empty()))
     return "\n\n".join(parts)
 
 
@@ -281,19 +281,19 @@ def markdown_table(rows: list[list[str]], heads: list[str], num_keys: int = 1) -
 
 def to_latex(sheet: Sheet) -> str:
     """A LaTeX `table` with rules of the package booktabs."""
-    blocks = [block.filled() for block in sheet.blocks]
+    blocks = [block.drop_empty() for block in sheet.blocks]
     wide = any(len(block.columns) > WIDE for block in blocks)
     lines = [
         "% needs \\usepackage{booktabs}" + (" and \\usepackage{graphicx}" if wide else ""),
         r"\begin{table}[t]",
         r"\centering\small\setlength{\tabcolsep}{4pt}",
-        rf"\caption{{\textbf{{{tex.escaped(sheet.title)}.}} {tex.escaped(sheet.caption)}}}",
+        rf"\caption{{\textbf{{{tex.escape(sheet.title)}.}} {tex.escape(sheet.caption)}}}",
         rf"\label{{tab:{sheet.label}}}",
     ]
     for block in blocks:
         lines += _latex_grid(block)
     lines += [r"\begin{minipage}{\linewidth}\footnotesize\raggedright"]
-    lines += [rf"{tex.escaped(note)}\par" for note in sheet.notes]
+    lines += [rf"{tex.escape(note)}\par" for note in sheet.notes]
     return "\n".join([*lines, r"\end{minipage}", r"\end{table}"]) + "\n"
 
 
@@ -328,8 +328,8 @@ def _markdown_grid(block: Block) -> str:
 
 def _latex_grid(block: Block) -> list[str]:
     align = "l" * block.num_keys + "r" * (len(block.columns) - block.num_keys)
-    heading = rf"\par\smallskip\textbf{{{tex.escaped(block.heading)}}}\par"
-    titles = " & ".join(tex.escaped(column.title) for column in block.columns)
+    heading = rf"\par\smallskip\textbf{{{tex.escape(block.heading)}}}\par"
+    titles = " & ".join(tex.escape(column.title) for column in block.columns)
     wide = len(block.columns) > WIDE
     return [
         *([heading] if block.heading else []),
@@ -349,12 +349,12 @@ def _latex_groups(columns: list[Column]) -> list[str]:
     """The line of spanning heads and the rules below them; empty if no column has a group."""
     heads, rules, first = [], [], 1
     for group, number in spans(columns):
-        heads.append(rf"\multicolumn{{{number}}}{{c}}{{{tex.escaped(group)}}}")
+        heads.append(rf"\multicolumn{{{number}}}{{c}}{{{tex.escape(group)}}}")
         rules += [rf"\cmidrule(lr){{{first}-{first + number - 1}}}"] if group else []
         first += number
     return [rf"{' & '.join(heads)} \\", "".join(rules)] if heads else []
 
 
 def _latex_cell(cell: Cell) -> str:
-    text = tex.escaped(cell.text)
+    text = tex.escape(cell.text)
     return rf"\textbf{{{text}}}" if cell.bold else text

@@ -32,7 +32,7 @@ class TableInputs(Inputs):
 
     stage = "table"
 
-    def made(self) -> Sheet:
+    def make(self) -> Sheet:
         """The table, by `build` of its module or, in one of several kinds, what is called so."""
         module = self.module
         return (getattr(module, "build", None) or getattr(module, self.kind.kind))(self)
@@ -84,7 +84,7 @@ def without_constants(blocks: list[Block]) -> tuple[list[Block], str]:
 
     The note is "" if there is none.
     """
-    widest = max((len(block.filled().columns) for block in blocks), default=0)
+    widest = max((len(block.drop_empty().columns) for block in blocks), default=0)
     if widest <= NARROW or sum(len(block.rows) for block in blocks) < 2:
         return blocks, ""
     said: dict[Column, set[str]] = {}

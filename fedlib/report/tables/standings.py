@@ -24,13 +24,13 @@ def build(given: TableInputs) -> Sheet:
     exhibit, kind, alone = given.exhibit, given.kind, given.kind.alone
     picked = next((len(row["labels"]) for row in kind.rows if row.get("pick")), 3)
     every = {2: "both", 3: "all three"}.get(picked, f"all {picked}")
-    hurt = contrasts.hurt(given, kind.rows, alone)
+    hurt = contrasts.hurt_share(given, kind.rows, alone)
     numbers = pd.DataFrame(_row(given, choice, hurt) for choice in choices(given, kind.rows))
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),
-        f"{notes.measured(exhibit)} Accuracy is the mean over seen clients after the last round; "
-        "worst tenth, that of the lowest tenth of them.",
+        f"{notes.measurement(exhibit)} Accuracy is the mean over seen clients after the last "
+        "round; worst tenth, that of the lowest tenth of them.",
         f"Worse off: clients below {alone} by more than a standard error of the difference; of two "
         f"equal methods with independent errors these would be {CHANCE:.0%}.",
         "Unseen: clients who took no part, as the method predicts for them by itself; gap: that "

@@ -19,6 +19,6 @@ COMMANDS = """± pm, × times, ≤ leq, ≥ geq, → rightarrow, α alpha, β be
 TEX |= {char: rf"$\{name}$" for char, name in map(str.split, COMMANDS.split(","))}
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """`text` with characters that LaTeX does not print escaped or spelt out."""
     return "".join(TEX.get(char, char) for char in text)

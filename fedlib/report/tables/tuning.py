@@ -51,11 +51,11 @@ def _of_run(run: Run, rows: pd.DataFrame) -> Iterator[dict]:
             "trials": trials["index"].nunique(),
             "diverged": trials[trials["value"].isna()]["index"].nunique(),
             "at_edge": int(value["at_edge", ""]),
-            "values": ", ".join(map(_told, chosen["of"], chosen["index"], chosen["value"])),
+            "values": ", ".join(map(_describe, chosen["of"], chosen["index"], chosen["value"])),
         }
 
 
-def _told(name: str, word: str, value: float) -> str:
+def _describe(name: str, word: str, value: float) -> str:
     """A chosen value, a word or a number, as text: "lr = 0.1"."""
     text = word or ("default" if pd.isna(value) else f"{value:.4g}")
     return f"{name.partition('.')[2]} = {text}"

@@ -44,7 +44,7 @@ def _rows(
         yield {"title": title, "less": "", **luck.components(*mine)}
     for title in titles:
         if title != against and against in titles:
-            mine = (contrasts.paired(values, title, against) for values in (again, once))
+            mine = (contrasts.subtract(values, title, against) for values in (again, once))
             yield {"title": title, "less": against, **luck.components(*mine)}
 
 

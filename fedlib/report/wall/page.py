@@ -17,7 +17,7 @@ from fedlib.report.pages import filling
 from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.of_server import ALL
 from fedlib.report.tables.render import ABSENT, markdown, percent, points
-from fedlib.report.wall.pairs import exchanged
+from fedlib.report.wall.pairs import pick_exchanged
 
 PICTURE = "published"  # .svg and .png beside the page
 WHERE = ["dataset", "exhibit", "metric"]  # parts of the head of a column
@@ -33,7 +33,7 @@ def text(cells: pd.DataFrame, estimated_on: str) -> str:
     """
     run = cells[cells["seeds"] > 0]
     own = run[run["federation"] != ALL]  # an average of columns is of their trainings
-    off, other = run[run["difference"].abs() > NEAR], exchanged(cells)
+    off, other = run[run["difference"].abs() > NEAR], pick_exchanged(cells)
     return filling.markdown(
         "wall.md.j2",
         {"listed": _list, "grid": grid, "points": points},
@@ -106,7 +106,7 @@ def _hours(hours: float) -> str:
 
 def draw(run: pd.DataFrame, *files: Path) -> None:
     """Published against reproduced numbers: a point for each, a colour for each paper."""
-    with style.styled():
+    with style.use_style():
         figure = Figure(figsize=(canvas.WIDTH * 0.8, canvas.WIDTH * 0.88), layout="constrained")
         axes = figure.subplots()
         numbers = 100 * run[["published", "reproduced"]]

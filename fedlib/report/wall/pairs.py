@@ -13,7 +13,7 @@ import pandas as pd
 from fedlib.report import packs, printed
 from fedlib.report.figures import FigureInputs
 from fedlib.report.pages import origin
-from fedlib.report.pages.contents import METRICS, compared
+from fedlib.report.pages.contents import METRICS, pick_published
 from fedlib.report.tables.sheets import TableInputs
 
 TEST_SPLIT = "test"  # source of raw files: the images of EMNIST's test split alone
@@ -27,7 +27,7 @@ NONE = pd.DataFrame(columns=[*TEXTS, *MORE, *NUMBERS], dtype=object)
 NONE = NONE.astype(dict.fromkeys(NUMBERS, float))
 
 
-def published(file: Path) -> pd.DataFrame:
+def read_published(file: Path) -> pd.DataFrame:
     """The published numbers of a paper, as fractions.
 
     Returns:
@@ -39,7 +39,7 @@ def published(file: Path) -> pd.DataFrame:
     return table.drop(columns=["value", "unit"]).assign(published=fractions)
 
 
-def reproduced(pack: Path, file: Path) -> pd.DataFrame:
+def collect_ours(pack: Path, file: Path) -> pd.DataFrame:
     """Our numbers in a pack's tables and curves that are beside a published one.
 
     Returns:
@@ -50,7 +50,7 @@ def reproduced(pack: Path, file: Path) -> pd.DataFrame:
     for stage, spec, has_published in exhibits:
         if not has_published:
             continue
-        rows = _compared(stage, spec, metrics, clients, file).reindex(columns=[*TEXTS, *NUMBERS])
+        rows = _pick_rows(stage, spec, metrics, clients, file).reindex(columns=[*TEXTS, *NUMBERS])
         rows[[*TEXTS]] = rows[[*TEXTS]].astype(object).fillna("").astype(str)
         known = {one["name"]: one for one in spec["federations"]}
         averages = {"title": "all", "params": {}}
@@ -65,18 +65,18 @@ def reproduced(pack: Path, file: Path) -> pd.DataFrame:
     return pd.concat(every, ignore_index=True)
 
 
-def _compared(stage: str, spec: dict, *files: Path) -> pd.DataFrame:
+def _pick_rows(stage: str, spec: dict, *files: Path) -> pd.DataFrame:
     """The rows of a table or figure that have a published number, possibly none."""
     if stage == "table":
-        return compared(TableInputs.read(spec, *files).made().numbers)
+        return pick_published(TableInputs.read(spec, *files).make().numbers)
     given = FigureInputs.read(spec, *files)
     return given.module.compared(given) if hasattr(given.module, "compared") else NONE
 
 
 def of_packs(file: Path, places: Iterable[Path]) -> pd.DataFrame:
     """The published numbers of a file, with ours from packs beside them, see `beside`."""
-    ours = [NONE, *(reproduced(pack, file) for pack in places)]
-    return beside(published(file), pd.concat(ours, ignore_index=True))
+    ours = [NONE, *(collect_ours(pack, file) for pack in places)]
+    return beside(read_published(file), pd.concat(ours, ignore_index=True))
 
 
 def beside(numbers: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
@@ -87,7 +87,7 @@ def beside(numbers: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     return found.assign(seeds=found["seeds"].fillna(0).astype(int))
 
 
-def exchanged(numbers: pd.DataFrame) -> pd.DataFrame:
+def pick_exchanged(numbers: pd.DataFrame) -> pd.DataFrame:
     """Those of the numbers of `beside` that were run and whose names are exchanged.
 
     Args:
@@ -112,7 +112,7 @@ def exchanged(numbers: pd.DataFrame) -> pd.DataFrame:
     return both.assign(as_printed=both["difference"], difference=off)
 
 
-def made(pack: Path) -> dict[tuple[str, ...], tuple[str, float]]:
+def read_costs(pack: Path) -> dict[tuple[str, ...], tuple[str, float]]:
     """The machines of packed runs, and core-hours per seed, by paper, federation and label."""
     if not (pack / packs.ARCHIVE).exists():
         return {}
@@ -121,14 +121,14 @@ def made(pack: Path) -> dict[tuple[str, ...], tuple[str, float]]:
         for folder in sorted((place / packs.RUNS).glob("*/*/*/*")):
             found = [origin.attributes(folder / f"{of}.h5")[0] for of in RESULTS]
             runs.setdefault(folder.relative_to(place / packs.RUNS).parts[:3], []).append(found)
-    return {run: _spent(seeds) for run, seeds in runs.items()}
+    return {run: _costs(seeds) for run, seeds in runs.items()}
 
 
-def _spent(seeds: list[list[dict]]) -> tuple[str, float]:
+def _costs(seeds: list[list[dict]]) -> tuple[str, float]:
     """Machines, and core-hours of a seed, in the provenance of a run's results.
 
     Of the seeds whose results all recorded them; NaN if there are none.
     """
     machines = dict.fromkeys(one.get("gpu") or one["cpu"] for seed in seeds for one in seed)
-    known = [origin.spent(seed).cpu for seed in seeds if all(one.get("spent") for one in seed)]
+    known = [origin.resources(seed).cpu for seed in seeds if all(one.get("spent") for one in seed)]
     return ", ".join(machines), sum(known) / 3600 / len(known) if known else math.nan
