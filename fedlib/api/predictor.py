@@ -86,8 +86,7 @@ class ClientModel(nn.Module):
     def key(self) -> tuple:
         """Equal for clients of one run whose predictions are, in every bit, those of one model."""
         raw = (x.cpu().flatten().view(torch.uint8).numpy() for x in self.buffers())
-        others = (x for x in tree.leaves(self._personal) if x is not None)
-        return sha256(b"".join(raw)).digest(), *map(id, others)
+        return sha256(b"".join(raw)).digest(), *map(id, tree.leaves(self._personal))
 
     @property
     def _like(self) -> Tensor:

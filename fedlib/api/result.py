@@ -252,18 +252,17 @@ class Result(Accuracies):
         inputs = inputs.long() if self.simulation.federation.tokens is not None else inputs
         able = (client for client in self._clients if "default" in self._ways(client)[1])
         wanted = able if clients is None else clients
-        models, found = {}, {}  # clients that share a model have one, and one file
+        groups = {}  # clients that share a model share a file
         for client in wanted:
             model = self.client_model(client).cpu()
-            models[client] = found.setdefault(model.key, model)
+            _, names = groups.setdefault(model.key, (model, []))
+            names.append(self.called[self._clients[client]])
         with folder_instead(folder) as made:
-            predictors, written = [], {}
-            for client, model in models.items():
-                if model not in written:
-                    file = made / f"{len(written)}.pt2"
-                    _export(model, inputs, file, client)
-                    written[model] = [file.name, digest(file)]
-                predictors.append([self.called[self._clients[client]], written[model]])
+            predictors = []
+            for number, (model, names) in enumerate(groups.values()):
+                file = made / f"{number}.pt2"
+                _export(model, inputs, file, names[0])
+                predictors += [[name, [file.name, digest(file)]] for name in names]
             kept = {"called": self.called, "title": self.title, "predictors": predictors}
             if (columns := self.simulation.federation.column_name) is not None:
                 kept["columns"] = columns.tolist()

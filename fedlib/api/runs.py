@@ -29,7 +29,7 @@ from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
 from fedlib.run import build, rehearsal
-from fedlib.run.build import SENSELESS, build_simulation, tasks_of
+from fedlib.run.build import OWN_MODELS, SENSELESS, build_simulation, tasks_of
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.job import training_spec
 from fedlib.run.simulate import Course, Simulation
@@ -358,8 +358,7 @@ def _build_method(
     further = {}
     for x in fields(kind):
         if x.name != "task" and re.search(r"\bTask\b", str(x.type)) and own.get(x.name) is not None:
-            is_own = is_ours(kind) and x.name in build.OWN_MODELS
-            logits = _shape_of_logits(data) if is_own else None
+            logits = _shape_of_logits(data) if is_ours(kind) and x.name in OWN_MODELS else None
             tasks = _tasks(own[x.name], x.name, data, settings, given, logits)
             one_of_several = str(x.type).startswith("tuple") and isinstance(tasks, Task)
             further[x.name] = (tasks,) if one_of_several else tasks

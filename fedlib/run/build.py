@@ -296,8 +296,7 @@ def _refuse_misfit(spec: RunSpec, method: Method, federation: Federation) -> Non
                 if is_own or not each.is_heavy:
                     given = _refuse_unlike(each.build(), examples, name).shape[-1]
                     if is_own and not _fits(given, num_classes):
-                        must = f"must give {num_classes} numbers, a logit for each class"
-                        raise ConfigError(f"{name} {must}, got {given}")
+                        raise ConfigError(f"{name} must give {num_classes} logits, got {given}")
     except ConfigError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
