@@ -63,7 +63,7 @@ def test_eta_of_1_and_uniform_marginals_keep_everything(dtype, num_experts):
     shares = shares / shares.sum(1, keepdim=True)
     q = variational.marginal(shares, torch.zeros(10, num_experts, dtype=dtype))
     everything = torch.ones(5, num_experts, dtype=torch.bool)
-    assert variational.sent(q, 1.0).all()
+    assert variational.experts_to_send(q, 1.0).all()
     assert variational.keep(q, everything, 1.0).all()
 
 
