@@ -95,9 +95,9 @@ def refuse_divergence(
     row, column = (~finite).nonzero()[0].tolist()
     client, loss = int(clients[row]), losses.reshape(len(losses), -1)[row, column].item()
     who = f"client {client}" if group in CLIENTS else f"the {group}"
-    raise divergence(who, when, f"{what} is {loss}")
+    raise divergence_error(who, when, f"{what} is {loss}")
 
 
-def divergence(who: str, when: str, what: str) -> DivergedError:
+def divergence_error(who: str, when: str, what: str) -> DivergedError:
     """The error for, say, "client 3", "in round 2" and "training loss is nan"."""
     return DivergedError(f"{who} diverged {when}: {what}; {ADVICE}")

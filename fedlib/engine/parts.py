@@ -63,7 +63,7 @@ class Total:
         return self
 
     def extend(self, others: "Total") -> "Total":
-        """Add the terms of further clients, in place -> self, settled"""
+        """Add the terms of further clients, in place -> self, added up"""
         self.weight += others.weight
         terms = others._terms
         if len(self._weights):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.journal import divergence
+from fedlib.engine.journal import divergence_error
 from fedlib.errors import DataError
 from fedlib.federation import SPLITS
 from fedlib.tree import Tree
@@ -33,7 +33,7 @@ class Chosen(NamedTuple):
           DivergedError: for a loss that is not finite.
         """
         if not loss.isfinite():
-            raise divergence("the server", f"in round {round}", f"val loss is {loss.item()}")
+            raise divergence_error("the server", f"in round {round}", f"val loss is {loss.item()}")
         if not loss < self.loss:
             return self
         return self._replace(
