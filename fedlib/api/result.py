@@ -252,17 +252,17 @@ class Result(Accuracies):
         inputs = inputs.long() if self.simulation.federation.tokens is not None else inputs
         able = (client for client in self._clients if "default" in self._ways(client)[1])
         wanted = able if clients is None else clients
-        groups = {}  # clients that share a model share a file
+        first, keys, files = {}, {}, {}  # clients that share a model share a file
         for client in wanted:
-            model = self.client_model(client).cpu()
-            _, names = groups.setdefault(model.key, (model, []))
-            names.append(self.called[self._clients[client]])
+            model, name = self.client_model(client).cpu(), self.called[self._clients[client]]
+            keys[name] = key = model.key
+            first.setdefault(key, (name, model))
         with folder_instead(folder) as made:
-            predictors = []
-            for number, (model, names) in enumerate(groups.values()):
-                file = made / f"{number}.pt2"
-                _export(model, inputs, file, names[0])
-                predictors += [[name, [file.name, digest(file)]] for name in names]
+            for key, (name, model) in first.items():
+                file = made / f"{len(files)}.pt2"
+                _export(model, inputs, file, name)
+                files[key] = [file.name, digest(file)]
+            predictors = [[name, files[key]] for name, key in keys.items()]
             kept = {"called": self.called, "title": self.title, "predictors": predictors}
             if (columns := self.simulation.federation.column_name) is not None:
                 kept["columns"] = columns.tolist()
