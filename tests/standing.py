@@ -39,7 +39,7 @@ EQUAL_RATES = {
     )
 }
 REMARKS = {  # on a verdict, from the paper's page
-    "adaptive_experts": "at p = 1",
+    "adaptive_experts": "at p = 0.6 and p = 1",
     "fedmix": "with 2 experts; 4 were not run there",
     "pfedmm": "0.0 to 1.2 if clients are resampled",
 }
