@@ -69,7 +69,7 @@ def rules() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-GIVEN = {"spec": "given", "code": "code"}
+GIVEN = {"spec": "spec_option", "code": "code"}
 
 
 def test_jobs_are_given_a_specification_and_a_code_digest_and_nothing_else():
