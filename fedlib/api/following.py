@@ -25,12 +25,11 @@ from fedlib.api.model import whole
 from fedlib.api.reference import attributes
 from fedlib.api.result import shares
 from fedlib.engine.fingerprint import LIBRARIES, PLAIN, names_in
-from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.federation import array_digest
 from fedlib.results import RunResult
 from fedlib.run import scoring
-from fedlib.run.build import tasks_of
+from fedlib.run.build import tasks_in, tasks_of
 from fedlib.run.checkpoint import Checkpoints, flatten
 from fedlib.run.simulate import Record, Simulation
 
@@ -133,7 +132,7 @@ def _stamp(simulation: Simulation) -> dict:
     _, found = scoring.during_training(method, state, lambda name: simulation.everyone(name, 0))
     losses = {"/".join(view): scores.loss for view, scores in found.items()}
     plain = {x.name: getattr(method, x.name) for x in fields(method)}
-    plain = {name: _text(x) for name, x in plain.items() if not _is_of_tasks(x)}
+    plain = {name: _text(x) for name, x in plain.items() if not tasks_in(x)}
     with draws.aside():
         models = [whole(task.build()) for task in tasks_of(method)]
     made = method, method.local, *(layer for model in models for layer in model.modules())
@@ -186,10 +185,6 @@ def _text(value: Any) -> str:
     if isinstance(value, np.ndarray | Tensor):
         return array_digest(np.asarray(value))
     return seals.spec_digest([_meaning(value)]) if inspect.isroutine(value) else repr(value)
-
-
-def _is_of_tasks(value: Any) -> bool:
-    return any(isinstance(x, Task) for x in (value if isinstance(value, tuple) else (value,)))
 
 
 @contextlib.contextmanager

@@ -1,9 +1,8 @@
 """The predictor of one client, as a PyTorch module."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from copy import copy
-from hashlib import sha256
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from fedlib.data.checks import column_places
 from fedlib.engine.device import TOKENS, DeviceData
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.errors import ConfigError
+from fedlib.federation import array_digest
 from fedlib.methods.base import Method
 from fedlib.run import checkpoint
 from fedlib.run.build import map_tasks, with_tasks
@@ -83,10 +83,14 @@ class ClientModel(nn.Module):
         return whole(module).eval()
 
     @property
-    def key(self) -> tuple:
-        """Equal for clients of one run whose predictions are, in every bit, those of one model."""
-        raw = (x.cpu().flatten().view(torch.uint8).numpy() for x in self.buffers())
-        return sha256(b"".join(raw)).digest(), *map(id, tree.leaves(self._personal))
+    def key(self) -> tuple[Hashable, list]:
+        """(equal for clients whose predictions are those of one model, what its ids are of).
+
+        It is of clients of one run, whose modules were not moved.
+        """
+        raw = (x.flatten().view(torch.uint8).cpu().numpy() for x in self.buffers())
+        others = tree.leaves(self._personal)
+        return (*map(array_digest, raw), *map(id, others)), others
 
     @property
     def _like(self) -> Tensor:

@@ -218,16 +218,8 @@ class Result(Accuracies):
           ConfigError: for an unknown client or protocol.
         """
         simulation, method = self.simulation, self.simulation.method
-        known = self._clients
-        if not isinstance(client, str | Integral) or client not in known:
-            raise ConfigError(f"no client {client!r}; there are {str([*known])[1:-1]}")
-        group, ways = self._ways(client)
-        if protocol not in ways:
-            raise ConfigError(
-                f"{type(method).__name__} has no protocol {protocol!r} for {group} clients; it has "
-                f"{', '.join(ways) or 'none'}"
-            )
-        cohort = simulation.cohort(np.array([known[client]]), simulation.course.rounds)
+        position, group = self._find(client, protocol)
+        cohort = simulation.cohort(np.array([position]), simulation.course.rounds)
         [(_, personal)] = evaluate.prepare(method, self.state, cohort, group, only={protocol})
         return ClientModel(method, tree.take(personal, 0), simulation.data)
 
@@ -251,18 +243,17 @@ class Result(Accuracies):
         # Tokens have 64 bits, as tokenisers give them, whatever the federation keeps.
         inputs = inputs.long() if self.simulation.federation.tokens is not None else inputs
         able = (client for client in self._clients if "default" in self._ways(client)[1])
-        wanted = able if clients is None else clients
-        first, keys, files = {}, {}, {}  # clients that share a model share a file
-        for client in wanted:
-            model, name = self.client_model(client).cpu(), self.called[self._clients[client]]
-            keys[name] = key = model.key
-            first.setdefault(key, (name, model))
+        names = {x: self.called[self._find(x)[0]] for x in (able if clients is None else clients)}
+        files, predictors = {}, []  # clients that share a model share a file
         with folder_instead(folder) as made:
-            for key, (name, model) in first.items():
-                file = made / f"{len(files)}.pt2"
-                _export(model, inputs, file, name)
-                files[key] = [file.name, digest(file)]
-            predictors = [[name, files[key]] for name, key in keys.items()]
+            for client, name in names.items():
+                model = self.client_model(client)
+                key, objects = model.key
+                if key not in files:
+                    file = made / f"{len(files)}.pt2"
+                    _export(model.cpu(), inputs, file, name)
+                    files[key] = [file.name, digest(file)], objects
+                predictors.append([name, files[key][0]])
             kept = {"called": self.called, "title": self.title, "predictors": predictors}
             if (columns := self.simulation.federation.column_name) is not None:
                 kept["columns"] = columns.tolist()
@@ -274,6 +265,19 @@ class Result(Accuracies):
         """Position in the federation of each client, by its name or number."""
         group = self.simulation.federation.group
         return {self.called[c]: int(c) for c in np.flatnonzero(group < len(CLIENTS))}
+
+    def _find(self, client: int | str, protocol: str = "default") -> tuple[int, str]:
+        """The position of a client and its group; ConfigError without such a client or protocol."""
+        known = self._clients
+        if not isinstance(client, str | Integral) or client not in known:
+            raise ConfigError(f"no client {client!r}; there are {str([*known])[1:-1]}")
+        group, ways = self._ways(client)
+        if protocol not in ways:
+            raise ConfigError(
+                f"{type(self.simulation.method).__name__} has no protocol {protocol!r} for {group} "
+                f"clients; it has {', '.join(ways) or 'none'}"
+            )
+        return known[client], group
 
     def _ways(self, client: int | str) -> tuple[str, dict[str, str]]:
         """The group of a client, and the protocols by which it can predict."""

@@ -29,7 +29,7 @@ from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
 from fedlib.run import build, rehearsal
-from fedlib.run.build import OWN_MODELS, SENSELESS, build_simulation, tasks_of
+from fedlib.run.build import SENSELESS, build_simulation, tasks_in, tasks_of
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.job import training_spec
 from fedlib.run.simulate import Course, Simulation
@@ -355,29 +355,25 @@ def _build_method(
     kind: type[Method], own: Mapping, data: Federation, settings: Mapping, given: bool
 ) -> Method:
     """The method, checked; modules among its `own` fields become tasks, drawn or as `given`."""
-    further = {}
+    inputs, further = _some_inputs(data), {}
+
+    def tasks(value: Any, name: str, logits: tuple[int, ...] | None) -> Task | tuple[Task, ...]:
+        """That of a module or of a function that returns one; several for a list of them."""
+        if isinstance(value, list | tuple):
+            return tuple(tasks(x, f"{name}[{i}]", logits) for i, x in enumerate(value))
+        if given and isinstance(value, nn.Module):  # as a function that returns it always
+            value = partial(copy.deepcopy, copy.deepcopy(value))
+        return Task(builder(value, inputs, name, logits), **settings)
+
     for x in fields(kind):
         if x.name != "task" and re.search(r"\bTask\b", str(x.type)) and own.get(x.name) is not None:
-            logits = _shape_of_logits(data) if is_ours(kind) and x.name in OWN_MODELS else None
-            tasks = _tasks(own[x.name], x.name, data, settings, given, logits)
-            one_of_several = str(x.type).startswith("tuple") and isinstance(tasks, Task)
-            further[x.name] = (tasks,) if one_of_several else tasks
+            logits = _shape_of_logits(data) if x.name in kind.classifiers else None
+            made = tasks(own[x.name], x.name, logits)
+            further[x.name] = tuple(tasks_in(made)) if str(x.type).startswith("tuple") else made
     with _in_one_line(f"{kind.__name__}: "):
         made = build.construct(kind, **{**own, **further})
     build.refuse_gate(made, data)
     return made
-
-
-def _tasks(
-    value: Any, name: str, data: Federation, settings: Mapping, given: bool, logits: Any
-) -> Any:
-    """The task of a module or of a function that returns one, or a tuple of tasks for several."""
-    if isinstance(value, list | tuple):
-        numbered = ((f"{name}[{i}]", x) for i, x in enumerate(value))
-        return tuple(_tasks(x, one, data, settings, given, logits) for one, x in numbered)
-    if given and isinstance(value, nn.Module):  # as a function that returns it always
-        value = partial(copy.deepcopy, copy.deepcopy(value))
-    return Task(builder(value, _some_inputs(data), name, logits), **settings)
 
 
 @contextlib.contextmanager

@@ -25,8 +25,7 @@ from fedlib.workflow import freshness
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 
-KEPT = {"table": ("csv",), "figure": ("pdf", "png")}  # forms of each
-STAGES = tuple(KEPT)
+FORMS = {"table": ("csv",), "figure": ("pdf", "png")}  # that are kept of each
 
 
 def main(args: argparse.Namespace) -> None:
@@ -88,12 +87,12 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
       DataError: for a file that is missing, damaged or not up to date.
     """
     shown, fresh = _exhibit_jobs(plan), freshness.check(plan)
-    sources = [Path(plan.path(f"{of}_{x}", **job)) for of, job in shown for x in KEPT[of]]
-    for one in freshness.list_open_jobs(plan, fresh, (*freshness.OF_RUNS, "metrics", *STAGES)):
+    sources = [Path(plan.path(f"{of}_{x}", **job)) for of, job in shown for x in FORMS[of]]
+    for one in freshness.list_open_jobs(plan, fresh, (*freshness.OF_RUNS, "metrics", *FORMS)):
         path = plan.path(freshness.RESULTS[one.stage][0][0], **one.job)
         raise DataError(f"{path} is not up to date; run the workflow with this configuration")
     spec = json.loads(plan.spec("report"))
-    for chapter, stage in ((x, y) for x in spec["papers"] for y in STAGES):
+    for chapter, stage in ((x, y) for x in spec["papers"] for y in FORMS):
         names = {job[stage] for of, job in shown if of == stage}
         chapter[f"{stage}s"] = [x for x in chapter[f"{stage}s"] if x["name"] in names]
     contents.check_pictures(spec, Path(plan.path("figures")))
@@ -119,7 +118,7 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
 def _old_files(folder: Path) -> list[Path]:
     """The numbers and figures in a folder: those that its pack names, or all if it has none."""
     every = [old for kind in ("csv", "pdf", "png") for old in sorted(folder.glob(f"*.{kind}"))]
-    named = packs.file_names(folder / packs.FOLDER / packs.EXHIBITS, KEPT)
+    named = packs.file_names(folder / packs.FOLDER / packs.EXHIBITS, FORMS)
     return [old for old in every if not named or old.name in named]
 
 
@@ -128,5 +127,5 @@ def _exhibit_jobs(plan: Plan) -> list[tuple[str, dict]]:
     return [
         (stage, job)
         for stage, job in plan.jobs()
-        if stage in STAGES and kept.is_worth_keeping(stage, json.loads(plan.spec(stage, **job)))
+        if stage in FORMS and kept.is_worth_keeping(stage, json.loads(plan.spec(stage, **job)))
     ]

@@ -106,6 +106,7 @@ class AdaptiveExperts(IFCA):
     member: str = "best"
     expert_set: str = "used"
 
+    classifiers: ClassVar = frozenset({"expert"})
     look = "Adaptive Expert Models", "#CC3377", (4, 1, 0), "solid", 2.1
     choices: ClassVar = IFCA.choices | {"member": MEMBERS, "expert_set": EXPERT_SETS}
     ranges: ClassVar = IFCA.ranges | {"personal_clients": Range(1)}

@@ -55,6 +55,8 @@ class Method:
       shared: fields of the state that the server holds and broadcasts; in a decentralised run every
         client has its own copy of them. Empty for methods that need a server.
       clients_train: whether clients do local steps; False if only the server trains.
+      classifiers: fields with further architectures that classify, as the model does: they must
+        give a logit for each class.
       alike: names of the protocols of a group whose predictions differ in `decide` only. They share
         `outputs`, the costly part; see `predict`.
     """
@@ -72,6 +74,7 @@ class Method:
     final_protocols: ClassVar[dict[str, dict[str, str]]] = {"seen": {}, "unseen": {}}
     shared: ClassVar[tuple[str, ...]] = ()
     clients_train: ClassVar[bool] = True
+    classifiers: ClassVar[frozenset[str]] = frozenset()
     alike: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls):

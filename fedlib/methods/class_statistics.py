@@ -23,8 +23,8 @@ class ClassStatistics(PrivateModels):
 
     @property
     def num_classes(self) -> int:
-        """L; a single output means two classes."""
-        return max(self.num_logits, 2)
+        """L, of all models."""
+        return self.own.tasks[0].num_labels
 
     def collect_means(self, trained: Rows, counts: Tensor, cohort: Cohort) -> Tensor:
         """Each client's mean of r over its examples of each class, sent if it has any: [C, L, F]

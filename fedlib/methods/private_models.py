@@ -30,6 +30,7 @@ class PrivateModels(Method):
 
     large: tuple[Task, ...] = ()
 
+    classifiers: ClassVar = frozenset({"large"})
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {}}
 
     @cached_property

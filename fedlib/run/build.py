@@ -34,7 +34,6 @@ from fedlib.run_spec import Architecture, RunSpec
 # Errors of models, methods and PyTorch about invalid arguments.
 SENSELESS = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 SIZES = ("in_features", "num_classes")
-OWN_MODELS = ("large", "expert")  # fields of methods: clients' own models, which classify
 Weights = dict[str, Path]  # files of pretrained weights, by their name in declarations
 
 
@@ -286,17 +285,19 @@ def _refuse_misfit(spec: RunSpec, method: Method, federation: Federation) -> Non
     examples = _two_examples(federation)
     read = [(name, method.task, False)]
     if is_ours(type(method)):  # what a user's modules read is not known
-        modules = [(x, each) for x in spec.further for each in _all(getattr(method, x))]
-        read += [(f"module {x}", each, x in OWN_MODELS) for x, each in modules]
+        for field in spec.further:
+            for i, each in enumerate(tasks_in(given := getattr(method, field))):
+                name = f"module {field}[{i}]" if isinstance(given, tuple) else f"module {field}"
+                read.append((name, each, field in method.classifiers))
     try:  # with values, because for shapes alone PyTorch imports its compilers, which takes seconds
         with draws.aside(), torch.no_grad():
-            for name, each, is_own in read:
-                # Drawing a heavy one takes seconds. If it fails, its first step would fail as well,
-                # but clients' own models of more outputs than classes would train.
-                if is_own or not each.is_heavy:
-                    given = _refuse_unlike(each.build(), examples, name).shape[-1]
-                    if is_own and not _fits(given, num_classes):
-                        raise ConfigError(f"{name} must give {num_classes} logits, got {given}")
+            for name, each, classifies in read:
+                # Drawing a heavy one takes seconds; if it fails, its first step would fail as well.
+                heavy = each.is_heavy
+                found = None if heavy else _refuse_unlike(each.build(), examples, name)
+                outputs = each.num_outputs if heavy else found.shape[-1]
+                if classifies and not _fits(outputs, num_classes):
+                    raise ConfigError(f"{name} must give {num_classes} logits, got {outputs}")
     except ConfigError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
@@ -345,13 +346,13 @@ def _two_examples(federation: Federation) -> torch.Tensor:
 
 def tasks_of(method: Method) -> list[Task]:
     """The architectures in a method's fields: the model, and all further modules."""
-    values = [getattr(method, field.name) for field in fields(method)]
-    return [x for value in values for x in _all(value) if isinstance(x, Task)]
+    return [task for field in fields(method) for task in tasks_in(getattr(method, field.name))]
 
 
-def _all(value: Any) -> tuple:
-    """What a field has: the values of a tuple, or its one value."""
-    return value if isinstance(value, tuple) else (value,)
+def tasks_in(value: Any) -> list[Task]:
+    """The architectures in the value of a field: one, or several in a tuple."""
+    values = value if isinstance(value, tuple) else (value,)
+    return [x for x in values if isinstance(x, Task)]
 
 
 def map_tasks(value: tree.T, change: Callable[[Task], Task]) -> tree.T:
