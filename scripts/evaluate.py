@@ -22,7 +22,7 @@ def main() -> None:
     parser = run_parser(__doc__, **read, checkpoints=folder, out="output: scores, .h5")
     args = parser.parse_args()
     spec = RunSpec.from_json(json_argument(args.spec), *EVALUATED)
-    from fedlib import files
+    from fedlib import files, seals
     from fedlib.workflow import gpu, provenance
 
     roots = spec.roots("evaluate")
@@ -35,8 +35,9 @@ def main() -> None:
         from fedlib.run.predictions import summarise
         from fedlib.run.usage import WALL, Usage
 
+        inputs = seals.contents(args.manifest, *args.weights, args.history)
         simulation = job.simulation(args, job.training_spec(spec, args.history), device)
-        record = job.record(args, simulation, device, code, args.history)
+        record = job.record(args, simulation, device, code, inputs)
         stamp = job.stamp(args, spec, code) | {"history": files.digest(args.history)}
         own = args.checkpoints / "evaluation"
         with hold(args, args.out):

@@ -26,6 +26,7 @@ def main() -> None:
     args = parser.parse_args()
     spec = RunSpec.from_json(json_argument(args.spec))
     # After parsing, so that --help is fast and needs no PyTorch.
+    from fedlib import seals
     from fedlib.workflow import gpu, provenance
 
     roots = spec.roots("train")
@@ -36,6 +37,8 @@ def main() -> None:
         from fedlib.run.train import train
         from fedlib.run.usage import Usage
 
+        chosen = [args.choice] if args.choice else []
+        inputs = seals.contents(args.manifest, *args.weights, *chosen)
         ran = job.apply_choice(spec, args.choice)
         simulation = job.simulation(args, ran, device)
         stamp = job.stamp(args, ran, code)
@@ -45,8 +48,7 @@ def main() -> None:
             started = time.monotonic()
             where = f"{device}, {simulation.executor.name}, pid {os.getpid()}"
             tell(f"{ran.method} on {args.shards}, {where}")
-            chosen = [args.choice] if args.choice else []
-            record = job.record(args, simulation, device, code, *chosen)
+            record = job.record(args, simulation, device, code, inputs)
             record |= {job.RAN: ran.to_json()} if chosen else {}
 
             checked = 0  # modules

@@ -123,8 +123,6 @@ def cohort_of(
         round=round,
         seed=seed,
         executor=EXECUTORS[executor]() if isinstance(executor, str) else executor,
-        population=len(seen),
-        population_examples=int(federation.train.sizes[seen].sum()),
         aggregation=aggregation,
     )
 

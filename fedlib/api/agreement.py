@@ -178,7 +178,7 @@ def _few(federation: Federation) -> Federation:
 
 
 def _without_dropout(task: Task, dtype: torch.dtype) -> Task:
-    """The task without dropout, in full precision."""
+    """The task without dropout, in `dtype`."""
 
     def build() -> nn.Module:
         made = task.build()

@@ -42,8 +42,9 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
         if any(isinstance(pair, Mapping) for pair in pairs):
             raise TypeError
         inputs, labels = zip(*pairs, strict=True) if pairs else ((), ())
-    except (AttributeError, TypeError, ValueError):
-        raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}") from None
+    except (AttributeError, TypeError, ValueError) as error:
+        why = f": {error}" if str(error) else ""
+        raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}{why}") from error
     if loader and labels and np.ndim(labels[0]):  # batches; one by one if its batch_size is None
         inputs, labels = ([x for batch in part for x in batch] for part in (inputs, labels))
     try:

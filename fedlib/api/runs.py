@@ -21,7 +21,7 @@ from fedlib.api.result import Result
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
-from fedlib.engine.task import Task, set_precision
+from fedlib.engine.task import Task
 from fedlib.errors import ConfigError, DataError, nearest, of_file, quote
 from fedlib.federation import Federation
 from fedlib.fields import convert, is_ours
@@ -332,9 +332,7 @@ def _task(
             raise ConfigError(f"class_weights must be of all classes; {quote(odd)} differ")
         class_weights = [class_weights[name] for name in names]
     weights = build.class_weights(class_weights, len(names))
-    task = Task(made, class_weights=weights, **settings)
-    set_precision(task)
-    return task
+    return Task(made, class_weights=weights, **settings)
 
 
 def _shape_of_logits(data: Federation) -> tuple[int, ...]:

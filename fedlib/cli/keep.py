@@ -88,8 +88,8 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     """
     shown, fresh = _exhibit_jobs(plan), freshness.check(plan)
     sources = [Path(plan.path(f"{of}_{x}", **job)) for of, job in shown for x in FORMS[of]]
-    for one in freshness.list_open_jobs(plan, fresh, (*freshness.OF_RUNS, "metrics", *FORMS)):
-        path = plan.path(freshness.RESULTS[one.stage][0][0], **one.job)
+    if todo := freshness.list_open_jobs(plan, fresh, (*freshness.OF_RUNS, "metrics", *FORMS)):
+        path = plan.path(freshness.RESULTS[todo[0].stage][0][0], **todo[0].job)
         raise DataError(f"{path} is not up to date; run the workflow with this configuration")
     spec = json.loads(plan.spec("report"))
     for chapter, stage in ((x, y) for x in spec["papers"] for y in FORMS):

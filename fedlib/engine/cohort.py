@@ -52,8 +52,7 @@ class Cohort:
       round: rounds done before this one; `round`, `seed` and client determine the batch order.
       seed: of the run.
       executor: how local work is run; never changes a result beyond rounding.
-      population: number of clients that may take part in a round (the seen ones).
-      population_examples: number of their training examples.
+      group: of `fedlib.federation.GROUPS`: those who may take part in a round, the population.
       aggregation: "damped" or "renormalised"; see `average`.
       journal: filled in while the round runs.
       known_ids: [C] `ids` in host memory, if they come from there; reading `ids` would wait.
@@ -67,8 +66,7 @@ class Cohort:
     round: int
     seed: int
     executor: Executor = field(default_factory=Loop)
-    population: int = 0
-    population_examples: int = 0
+    group: str = "seen"
     aggregation: str = "damped"
     journal: Journal = field(default_factory=Journal)
     known_ids: np.ndarray | None = None
@@ -78,6 +76,16 @@ class Cohort:
     def size(self) -> int:
         """C."""
         return len(self.ids)
+
+    @property
+    def population(self) -> int:
+        """Number of clients that may take part in a round."""
+        return len(self.data.federation.ids(self.group))
+
+    @property
+    def population_examples(self) -> int:
+        """Number of their training examples."""
+        return int(self.data.federation.train.sizes[self.data.federation.ids(self.group)].sum())
 
     @cached_property
     def host_ids(self) -> np.ndarray:
@@ -129,19 +137,13 @@ class Cohort:
         Raises:
           DataError: if the group is empty.
         """
-        federation = self.data.federation
-        ids = federation.ids(group)
-        if not len(ids):
+        if not len(ids := self.data.federation.ids(group)):
             raise DataError(
                 f"the federation has no {group}, which the method needs; use a data set that gives "
                 "it data of its own"
             )
-        return replace(
-            self.of(ids),
-            population=len(ids),
-            population_examples=int(federation.train.sizes[ids].sum()),
-            journal=self.journal.others.setdefault(group, Journal()),
-        )
+        journal = self.journal.others.setdefault(group, Journal())
+        return replace(self.of(ids), group=group, journal=journal)
 
     # -- statistics of the clients' training examples ------------------------------------
 
@@ -273,14 +275,15 @@ class Cohort:
         if not isinstance(params, dict | Rows):
             raise TypeError(f"params must be a dict or Rows, got a {type(params).__name__}")
         refuse_others((params, per_client), self.size)
-        if lr_scale and isinstance(params, dict) and lr_scale.keys().isdisjoint(params):
-            raise ValueError(f"lr_scale has {[*lr_scale]}, which are none of {[*params]}")
+        one = params if isinstance(params, dict) else params[0]
+        if lr_scale and lr_scale.keys().isdisjoint(one):
+            raise ValueError(f"lr_scale has {[*lr_scale]}, which are none of {[*one]}")
         clients = self.host_ids.tolist()
         done = memory.epochs[clients] if memory else torch.zeros(self.size, dtype=torch.int64)
-        rates = local.rates(done, self.round)
-        same = bool((rates == rates[0]).all()) and not self.executor.replays
-        common = rates[0].tolist() if same else None
-        rates = self.tensor(rates.to(self.task.dtype))
+        each = local.rates(done, self.round)  # [C, epochs]
+        # Numbers are cheaper than a tensor for each client, but steps that are replayed need those.
+        common = each[0].tolist() if (each == each[0]).all() and not self.executor.replays else None
+        rates = self.tensor(each.to(self.task.dtype))
         has_momenta = memory is not None and any(memory.buffers)
         one_loss = self.executor.lift(lambda w, s, *args: loss(tree.merge(w, s), *args))
         step = descent(one_loss, local, common, lr_scale or {})
@@ -393,6 +396,5 @@ class Cohort:
             refuse_single_examples(sizes, clients, local)
         self.journal.examples += sum(batches.examples for batches in drawn)
         work = self._work(f"training ({stream})", kinds)
-        # A forward pass updates running statistics in place.
-        fixed = tree.clone_entries(per_client, self.task.is_statistic)
+        fixed = tree.clone_entries(per_client, self.task.is_statistic)  # a pass updates these
         return self.executor.fold(work, drawn, local.batch_size, step, carry, fixed)

@@ -192,7 +192,7 @@ class Batched:
 
     @property
     def together(self) -> int:
-        """One block, for any number of workers, because blocks affect the last bits."""
+        """`chunk`, or 1 for one block; not the number of workers: blocks affect the last bits."""
         return self.chunk or 1
 
     @property
@@ -313,16 +313,14 @@ class Batched:
     def _visit(self, fn: Callable[[np.ndarray], None], blocks: list[np.ndarray]) -> None:
         """Call `fn` with all blocks; halve a block that does not fit into memory."""
 
-        def visit(number: int) -> None:
-            todo = [blocks[number]]
-            while todo:
-                block = todo.pop()
-                if not _had_room(fn, block):
-                    self.chunk = min(self.chunk or len(block), -(-len(block) // 2))
-                    self.notes["chunk_halved_to"] = self.chunk
-                    todo += np.array_split(block, 2)[::-1]
+        def visit(block: np.ndarray) -> None:
+            if not _had_room(fn, block):
+                self.chunk = min(self.chunk or len(block), -(-len(block) // 2))
+                self.notes["chunk_halved_to"] = self.chunk
+                for half in np.array_split(block, 2):
+                    visit(half)
 
-        self._workers.visit(visit, range(len(blocks)))
+        self._workers.visit(lambda number: visit(blocks[number]), range(len(blocks)))
 
 
 Executor = Loop | Batched

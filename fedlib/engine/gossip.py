@@ -60,19 +60,19 @@ def fastest(graph: nx.Graph, steps: int = 500) -> np.ndarray:
     best of `steps` iterates.
     """
     edges = np.array(graph.edges, np.int64).reshape(-1, 2)  # a single client has none
-    weights = metropolis(graph)
-    best, least = weights, slem(weights)
-    w = weights[edges[:, 0], edges[:, 1]]
-    for step in range(1, steps + 1):
+    own = [np.flatnonzero((edges == client).any(1)) for client in range(len(graph))]
+    best, least = metropolis(graph), np.inf
+    weights, w = best, best[edges[:, 0], edges[:, 1]]
+    for step in range(1, steps + 2):
         values, vectors = np.linalg.eigh(weights - 1 / len(graph))
         extreme = np.argmax(np.abs(values))
         u = vectors[:, extreme]
+        if abs(values[extreme]) < least:
+            best, least = weights, abs(values[extreme])
         # The modulus grows with the edge's weight at the rate -sign (u_i - u_j)^2.
         slope = -np.sign(values[extreme]) * (u[edges[:, 0]] - u[edges[:, 1]]) ** 2
-        w = _feasible(w - slope / max(np.linalg.norm(slope), 1e-12) / step, edges, len(graph))
+        w = _feasible(w - slope / max(np.linalg.norm(slope), 1e-12) / step, own)
         weights = _with_loops(w, edges, len(graph))
-        if (found := slem(weights)) < least:
-            best, least = weights, found
     return best
 
 
@@ -132,15 +132,14 @@ def _with_loops(w: np.ndarray, edges: np.ndarray, size: int) -> np.ndarray:
     return weights
 
 
-def _feasible(w: np.ndarray, edges: np.ndarray, size: int) -> np.ndarray:
+def _feasible(w: np.ndarray, own: list[np.ndarray]) -> np.ndarray:
     """Edge weights that are not negative, and sum to at most 1 at every client.
 
     The sequential projection of Boyd, Diaconis and Xiao: client by client, if the sum exceeds 1,
     all positive weights are lowered by the same amount until they sum to 1.
     """
     w = np.maximum(w, 0)
-    for client in range(size):
-        at = np.flatnonzero((edges == client).any(1))
+    for at in own:  # the edges of each client
         if w[at].sum() > 1:
             w[at] = simplex.project(torch.from_numpy(w[at])).numpy()
     return w

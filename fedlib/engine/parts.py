@@ -65,10 +65,12 @@ class Total:
     def extend(self, others: "Total") -> "Total":
         """Add the terms of further clients, in place -> self, added up"""
         self.weight += others.weight
-        terms = others._terms
-        if len(self._weights):
-            terms = tree.concatenate([tree.together(x) for x in (self._terms, terms)])
-        self._terms, self._weights = terms, np.concatenate([self._weights, others._weights])
+        if others._sum is not None:  # it was read, as by `Cohort.collect`
+            self._add(0)  # makes the sum
+            tree.map(Tensor.add_, self._sum, others._sum)
+        left = [x._terms for x in (self, others) if len(x._weights)] or [self._terms]
+        self._terms = tree.concatenate([*map(tree.together, left)]) if left[1:] else left[0]
+        self._weights = np.concatenate([self._weights, others._weights])
         return self.add_up()
 
     def _add(self, count: int) -> None:

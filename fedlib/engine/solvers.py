@@ -236,7 +236,7 @@ class Adam(Solver):
     decays_gradient: ClassVar[bool] = True
 
     def init(self, params: Tree) -> Tree:
-        """(first moments, second moments, steps done)."""
+        """First moments "m", second moments "v" and steps done "t"."""
         first = next(iter(tree.leaves(params)))
         # Every client has its own count, because clients do different numbers of steps.
         count = torch.zeros((), dtype=first.dtype, device=first.device)

@@ -162,7 +162,7 @@ class AdaptiveExperts(IFCA):
 
     def finalists(self, federation: Federation, group: str) -> np.ndarray:
         """The first `personal_clients` of the group."""
-        return federation.ids(group)[: self.personal_clients]
+        return self.own_training.finalists(federation, group)
 
     @cached_property
     def own_training(self) -> LocalExperts:

@@ -30,8 +30,8 @@ class Method:
     defaults. Order of the calls:
 
     * training: `init` once; in each round `stopped`, then `round`
-    * each evaluation: `observe`, then the functions that `protocols` names, such as `personalise`,
-      then `predict`, which calls `outputs` and `decide`
+    * each evaluation in training: `observe`, then the functions that `protocols` names, such as
+      `personalise`, then `predict`, which calls `outputs` and `decide`
     * final evaluation: `finalists`, `personal_numbers`, `settle`, then the functions
       that `final_protocols` names, then `predict` and `measure`
     * for reports and estimates only: `diagnostics`, `by_round`, `server_parameters`, `briefly`
@@ -114,9 +114,9 @@ class Method:
     # -- each evaluation ---------------------------------------------------------------------
 
     def observe(self, state: Any, cohort: Cohort, group: str) -> Any:
-        """State after an evaluation, for methods whose state changes in evaluations.
+        """State with which a group is scored, for methods whose state changes in evaluations.
 
-        Called with all clients of `group`, a key of `protocols`, before its protocols are scored.
+        Called in training, with all clients of `group`, a key of `protocols`.
         """
         return state
 

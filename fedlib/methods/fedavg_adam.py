@@ -84,11 +84,11 @@ class FedAvgAdam(Curves):
         drawn = self.draw(seed)
         params, private = tree.partition(drawn, self.is_private)
         return State(
-            params,
-            tree.repeat(private, num_clients),
-            self.local.memory(self.task.trainable(drawn), num_clients),
-            self.server.init(self.task.trainable(params)),
-            next(iter(drawn.values())).new_zeros(self.horizon, 1),
+            params=params,
+            private=tree.repeat(private, num_clients),
+            memory=self.local.memory(self.task.trainable(drawn), num_clients),
+            adam=self.server.init(self.task.trainable(params)),
+            divergence=next(iter(drawn.values())).new_zeros(self.horizon, 1),
         )
 
     # -- a round ----------------------------------------------------------------------

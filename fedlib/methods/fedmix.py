@@ -152,15 +152,15 @@ class FedMix(PooledMixture):
         if shared:
             adam["gate"] = self.server.init(shared)
         return State(
-            experts,
-            phi,
-            shared,
-            tree.repeat(private, num_clients),
-            self.local.memory(model, num_clients),
-            uniform_weights(num_clients, self.num_experts, like),
-            adam,
-            like.new_zeros(self.horizon, self.num_experts),
-            self.record_table(phi.new_zeros(len(self.table_rounds), *phi.shape), phi, 0),
+            experts=experts,
+            phi=phi,
+            gate=shared,
+            private=tree.repeat(private, num_clients),
+            memory=self.local.memory(model, num_clients),
+            marginal=uniform_weights(num_clients, self.num_experts, like),
+            adam=adam,
+            divergence=like.new_zeros(self.horizon, self.num_experts),
+            tables=self.record_table(phi.new_zeros(len(self.table_rounds), *phi.shape), phi, 0),
         )
 
     # -- a round ----------------------------------------------------------------------

@@ -99,13 +99,14 @@ class FedMixClients(PooledMixture):
         like = next(iter(experts.values()))
         gates, pi = self.uniform_gates(num_clients, like)
         weights = self.task.trainable(experts)
+        model = {"experts": weights, "gate": tree.take(gates, 0)}
         return State(
-            experts,
-            gates,
-            pi,
-            self.local.memory({"experts": weights, "gate": tree.take(gates, 0)}, num_clients),
-            self.server.init(weights, self.num_experts),
-            like.new_zeros(self.horizon, self.num_experts),
+            experts=experts,
+            private=gates,
+            pi=pi,
+            memory=self.local.memory(model, num_clients),
+            adam=self.server.init(weights, self.num_experts),
+            divergence=like.new_zeros(self.horizon, self.num_experts),
         )
 
     def uniform_gates(self, num_clients: int, like: Tensor) -> tuple[Gate, Tensor]:

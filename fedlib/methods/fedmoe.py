@@ -24,6 +24,7 @@ counters here, so all entries of a model can be averaged.
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partialmethod
+from itertools import islice
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -170,24 +171,24 @@ class FedMoE(TrainedMixture):
     def init(self, num_clients: int, seed: int) -> State:
         """One draw for all clients and experts, or one for each; gate and noise have their own."""
         draws = 1 + self.num_routed + self.num_main + num_clients
-        keys = streams.keys(draws, seed, "fedmoe").tolist()
+        noise_seed, *keys = streams.keys(draws, seed, "fedmoe").tolist()
         ours = self.task.init(seed)
         shared = self.init_experts == "shared"
-        drawn = [ours if shared else self.task.init(key) for key in keys[1:]]
-        routed, rest = drawn[: self.num_routed], drawn[self.num_routed :]
-        main, models = rest[: self.num_main], rest[self.num_main :]
-        model = self.assemble(tree.stack(routed), tree.stack(main) if main else {}, seed, keys[0])
+        drawn = iter([ours if shared else self.task.init(key) for key in keys])
+        routed, main = ([*islice(drawn, count)] for count in (self.num_routed, self.num_main))
+        stacked = tree.stack(routed), tree.stack(main) if main else {}
+        model = self.assemble(*stacked, seed, noise_seed)
         trained = self.mixture_task.trainable(self.trained_part(model))
         number, rows, labels = model["alpha"], len(self.log_rounds), self.task.num_labels
         best = chosen.start(predictor(model))
         return State(
-            place_in_turn(models, num_clients),
-            model,
-            self.local.memory(self.task.trainable(ours), num_clients),
-            self.server.memory(trained, num_clients),
-            best,
-            Log(number.new_zeros(rows, labels, self.num_routed), number.new_zeros(rows)),
-            dict.fromkeys(self.top, best),
+            models=place_in_turn([*drawn], num_clients),  # those that are left
+            model=model,
+            memory=self.local.memory(self.task.trainable(ours), num_clients),
+            own=self.server.memory(trained, num_clients),
+            best=best,
+            log=Log(number.new_zeros(rows, labels, self.num_routed), number.new_zeros(rows)),
+            others=dict.fromkeys(self.top, best),
         )
 
     # -- Algorithm 1 -------------------------------------------------------------------------

@@ -145,11 +145,11 @@ class IFCA(Method):
     def init(self, num_clients: int, seed: int) -> State:
         """New models, by `cluster_init`; all clients have chosen the first."""
         experts = draw_experts(self.task, self.num_experts, seed)
+        first = tree.repeat(tree.take(experts, 0), self.num_experts)
         if self.cluster_init == "conv_only":
-            first = tree.repeat(tree.take(experts, 0), self.num_experts)
             experts = first | {name: experts[name] for name in self._conv_weights}
-        if self.shares_body:  # the first model's
-            experts = experts | self.common([1, *[0] * (self.num_experts - 1)], experts)
+        if self.shares_body:
+            experts = experts | self.task.split(first)[0]
         like = next(iter(experts.values()))
         counts = like.new_zeros(self.num_experts, dtype=torch.int64)
         return State(

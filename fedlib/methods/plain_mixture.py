@@ -106,7 +106,7 @@ class PlainMixture(Method):
     # -- recorded gate weights ----------------------------------------------------------
 
     def table(self, model: Model, cohort: Cohort) -> Tensor:
-        """Mean gate weights by label, over the examples of the round's clients -> [L, E]
+        """Mean gate weights by label, over validation examples of the round's clients -> [L, E]
 
         Raises:
           DataError: if no client of the round has validation examples.

@@ -21,7 +21,7 @@ from fedlib.engine import solvers
 from fedlib.engine.ambient import dropout_key
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
-from fedlib.engine.task import JointTask, Params, Task, set_precision
+from fedlib.engine.task import JointTask, Params, Task
 from fedlib.errors import ConfigError, DataError, quote
 from fedlib.federation import Federation
 from fedlib.fields import is_ours
@@ -87,7 +87,6 @@ def build_simulation(
     files = None if weights is None else weight_files(spec, weights)
     shapes = Shapes.of(federation)
     task = build_task(spec, shapes, device, files)
-    set_precision(task)
     method = build_method(spec, task, shapes, files)
     for each in tasks_of(method):
         _check_tokens(each, federation)
@@ -286,22 +285,22 @@ def _refuse_misfit(spec: RunSpec, method: Method, federation: Federation) -> Non
     read = [(name, method.task, False)]
     if is_ours(type(method)):  # what a user's modules read is not known
         for field in spec.further:
-            for i, each in enumerate(tasks_in(given := getattr(method, field))):
-                name = f"module {field}[{i}]" if isinstance(given, tuple) else f"module {field}"
-                read.append((name, each, field in method.classifiers))
+            for i, task in enumerate(tasks_in(value := getattr(method, field))):
+                place = f"module {field}[{i}]" if isinstance(value, tuple) else f"module {field}"
+                read.append((place, task, field in method.classifiers))
     try:  # with values, because for shapes alone PyTorch imports its compilers, which takes seconds
         with draws.aside(), torch.no_grad():
-            for name, each, classifies in read:
+            for place, task, classifies in read:
+                outputs = task.num_outputs
                 # Drawing a heavy one takes seconds; if it fails, its first step would fail as well.
-                heavy = each.is_heavy
-                found = None if heavy else _refuse_unlike(each.build(), examples, name)
-                outputs = each.num_outputs if heavy else found.shape[-1]
+                if not task.is_heavy:
+                    outputs = _refuse_unlike(task.build(), examples, place).shape[-1]
                 if classifies and not _fits(outputs, num_classes):
-                    raise ConfigError(f"{name} must give {num_classes} logits, got {outputs}")
+                    raise ConfigError(f"{place} must give {num_classes} logits, got {outputs}")
     except ConfigError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"{name}: it cannot read {shape} numbers: {_text(error)}") from error
+        raise ConfigError(f"{place}: it cannot read {shape} numbers: {_text(error)}") from error
 
 
 def _refuse_unlike(model: torch.nn.Module, examples: torch.Tensor, name: str) -> torch.Tensor:

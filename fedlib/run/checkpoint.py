@@ -1,8 +1,8 @@
 """States on disk: with checksums, loaded without executing code, and resumable after any crash.
 
 A checkpoint is two files. `state-<round>.pt` has the tensors. `checkpoint.json`, written after it,
-has its name and checksum, the number of rounds done, and what identifies the run. Other files, and
-checkpoints of other runs, are ignored.
+has its name and checksum, the number of rounds done, and what identifies the run. A checkpoint of
+another run is ignored, and the next `save` replaces it.
 """
 
 import time

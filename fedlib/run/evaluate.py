@@ -85,14 +85,13 @@ def final(
         for part, names in _parts(method, everyone, group, splits.keys()):
             ready = prepare(method, state, part, group, names, partial(tally.count, part))
             for personals in scoring.in_sets(method, ready):
-                tested = {p: own for p, own in personals.items() if "test" in splits[p]}
-                for protocol, personal in tested.items():
-                    tally.measure(part, method.measure(protocol, personal, part))
-                    if predictions:
-                        kept = tally.predicted.setdefault(View(group, protocol, "test"), [])
-                        kept.append(predict(method, personal, part))
                 tally.add(part, scoring.score_views(method, personals, part, group, splits), report)
                 for protocol, personal in personals.items():
+                    if "test" in splits[protocol]:
+                        tally.measure(part, method.measure(protocol, personal, part))
+                        if predictions:
+                            kept = tally.predicted.setdefault(View(group, protocol, "test"), [])
+                            kept.append(predict(method, personal, part))
                     if SHARED in splits[protocol]:
                         found = score_shared(method, personal, part, everyone)
                         tally.add(part, [(View(group, protocol, SHARED), found)], report)

@@ -87,13 +87,12 @@ def stamp(args: argparse.Namespace, spec: RunSpec, code: str) -> dict:
 
 
 def record(
-    args: argparse.Namespace, simulation: Simulation, device: str, code: str, *more: Path
+    args: argparse.Namespace, simulation: Simulation, device: str, code: str, inputs: str
 ) -> dict:
     """The provenance of a result.
 
     Args:
-      code: digest of the code.
-      more: files that the job reads besides manifest and weights.
+      code, inputs: digests of the code, and of what the job reads, taken before it was read.
     """
     return environment(simulation.data.device) | {
         "device": device,
@@ -104,5 +103,5 @@ def record(
         "execution": simulation.executor.notes,
         "code": code,
         "manifest_sha256": files.digest(args.manifest),
-        "inputs_sha256": seals.contents(args.manifest, *args.weights, *more),
+        "inputs_sha256": inputs,
     }

@@ -53,13 +53,13 @@ def score_alike(
     def judge(*personals_and_batch: Any) -> Tensor:
         *personals, batch = personals_and_batch
         if len(personals) == 1:
-            return _judge_batch(method.predict(personals[0], batch), batch, known)
-        outputs = method.outputs(personals[0], batch)
-        decided = [method.decide(personal, outputs, batch) for personal in personals]
+            decided = [method.predict(personals[0], batch)]
+        else:
+            outputs = method.outputs(personals[0], batch)
+            decided = [method.decide(personal, outputs, batch) for personal in personals]
         return torch.stack([_judge_batch(log_probs, batch, known) for log_probs in decided], dim=1)
 
-    scores = cohort.score(judge, *personals, split=split)  # [C, N, 2], or [C, N, protocols, 2]
-    each = [scores] if len(personals) == 1 else scores.unbind(2)
+    scores = cohort.score(judge, *personals, split=split)  # [C, N, protocols, 2]
     examples = federation.split(split).sizes[cohort.host_ids]
     labels_per_example = math.prod(federation.y.shape[1:])
 
@@ -71,7 +71,7 @@ def score_alike(
         count = examples * labels_per_example
         return ClientScores(correct, count, loss=total[:, 1] / np.maximum(examples, 1))
 
-    return list(map(of_protocol, each))
+    return list(map(of_protocol, scores.unbind(2)))
 
 
 def _judge_batch(log_probs: Tensor, batch: Batch, known: bool) -> Tensor:

@@ -16,6 +16,7 @@ from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor
 from fedlib.engine.journal import Journal
 from fedlib.engine.participation import SELECTIONS, sample
+from fedlib.engine.task import set_precision
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import GROUPS, Federation
 from fedlib.fields import Range, check
@@ -99,7 +100,7 @@ class Simulation:
 
     def cohort(self, ids: np.ndarray, round: int, **more: Any) -> Cohort:
         """The clients `ids`, after `round` rounds; `more` are further fields of the cohort."""
-        seen = self.federation.ids("seen")
+        set_precision(self.method.task)  # another simulation may have had its own
         kind, graph = Cohort, {}
         if self.course.aggregation == "gossip":
             kind, graph = self._graph
@@ -113,8 +114,6 @@ class Simulation:
             round=round,
             seed=self.course.seed,
             executor=self.executor,
-            population=len(seen),
-            population_examples=int(self.federation.train.sizes[seen].sum()),
             aggregation=self.course.aggregation,
             journal=Journal(),
         )
@@ -167,8 +166,8 @@ class Simulation:
           checkpoints: to resume from and to save; None keeps nothing.
           report: called with a line of progress now and then.
           stop: called after every round; True saves a checkpoint and ends the process.
-          ends: called with the rounds done and the record, at the start and after every round; True
-            ends the run there, with a checkpoint and an evaluation.
+          ends: called with the rounds done and the record, at the start, after every round and at
+            the end; True ends the run there, with a checkpoint and an evaluation.
 
         Raises:
           DivergedError: as soon as a loss is not finite, in training or in an evaluation.

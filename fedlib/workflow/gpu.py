@@ -38,7 +38,7 @@ SHARE = "FEDLIB_GPU_JOBS"  # how many jobs may use the card, read by `fedlib.eng
 
 @contextlib.contextmanager
 def device(wanted: str = "auto", gpus: int | None = None, wait: bool = True) -> Iterator[str]:
-    """Yields "cpu" or "cuda"; leases a card and makes it the only visible one.
+    """Yields "cpu" or "cuda"; leases a card, which becomes the only visible one.
 
     Enter it before this process uses CUDA, which reads the list of visible devices once.
 

@@ -54,11 +54,10 @@ class Selection:
         names = self.config["papers"] or papers.names()
         self.declared = {name: papers.declare(name, self.scale) for name in names}
         found = own_methods.add_runs(self.declared, self.config["methods"] or ())
-        self.papers: dict[str, Paper] = overrides.apply(found, self.config["set"] or ())
-        for name, paper in self.papers.items():
+        self.whole: dict[str, Paper] = overrides.apply(found, self.config["set"] or ())
+        for name, paper in self.whole.items():
             declarations.check_paper(paper, name, self.scale)
-        check_selection(self.config, self.papers.values())
-        self.whole = self.papers
+        check_selection(self.config, self.whole.values())
         self.left_out = unfit or {}
         wanted = {
             name: select(self._able(paper), self.config, finished)

@@ -29,7 +29,7 @@ def test_experts_and_gate_learn_together_as_in_a_loop(name):
     data = federation()
     cohort = cohort_of(method.task, data, executor="batched")
     if name == "moe_fedavg":  # of one client, whose average it is
-        cohort = replace(cohort.some([1]), population=1, population_examples=12)
+        cohort = replace(cohort.some([1]), aggregation="renormalised")
     after = method.round(method.init(data.num_clients, 0), cohort).model
     owner, stream = (SERVER, "server") if name == "centmoe" else (1, "fit")
     hand = Mixture(method, method.init(data.num_clients, 0).model)

@@ -8,6 +8,7 @@ Official code: EricssonResearch/fl-moe, models/ClientUpdate.py (`train_finetune`
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,12 +124,12 @@ def fit(
     memory = local.memory(first, cohort.data.federation.num_clients)
     kept = {name: tree.clone(params) for name in keep}
     course = _Course(cohort, per_client, params, memory, kept)
-    how, saved = (losses, local, stopping.split), cohort.checkpoints()
+    train, saved = partial(course.train, losses, local, stopping.split), cohort.checkpoints()
 
     for number in range(course.resume(saved), len(stopping.stretches)):
         if not len(course.going):
             return course.end()
-        loss = course.train(*how, stopping.stretches[number], f"{stream}/{number}")
+        loss = train(stopping.stretches[number], f"{stream}/{number}")
         course.check(loss, stopping.patience)
         if saved and saved.due(number + 1):
             saved.save_state(number + 1, course.state())
@@ -136,7 +137,7 @@ def fit(
             saved.report(f"{stream}: check {of}, {len(course.going)} clients still train")
     if "last" in keep and len(course.going):
         if stopping.rest:
-            course.train(*how, stopping.rest, f"{stream}/{len(stopping.stretches)}")
+            train(stopping.rest, f"{stream}/{len(stopping.stretches)}")
         course.keep("last", np.ones(len(course.going), bool))
     return course.end()
 

@@ -56,8 +56,8 @@ class Frozen(NamedTuple):
 
     experts: Params  # [E, ...], of the clusters; only their heads where features are known
     own: Params
-    train: Features | tuple = ()  # of training examples
-    check: Tensor | tuple = ()  # logits of the early-stopping examples [N, E + 1, L]
+    features: Features | tuple = ()  # of training examples
+    stop_logits: Tensor | tuple = ()  # of the early-stopping examples [N, E + 1, L]
 
 
 @dataclass(frozen=True)
@@ -150,27 +150,27 @@ class Networks:
 
     # -- frozen experts -----------------------------------------------------------------
 
-    def freeze(self, experts: Params, own: Params, cohort: Cohort, check: str) -> Frozen:
+    def freeze(self, experts: Params, own: Params, cohort: Cohort, stop_split: str) -> Frozen:
         """Frozen experts, with the outputs that are the same in every epoch.
 
         Args:
           experts, own: leaves [C, E, ...] and [C, ...].
           cohort: the clients.
-          check: split that decides when they stop.
+          stop_split: the split that decides when they stop.
         """
-        known = cohort.score(self.logits, experts, own, split=check)  # without dropout
+        stop_logits = cohort.score(self.logits, experts, own, split=stop_split)  # no dropout
         (bodies, heads), (body, head) = self.task.split(experts), self.expert.split(own)
-        if not bodies or self._draw(bodies, body, cohort):
-            return Frozen(experts, own, check=known)
+        if not bodies or self._has_dropout(bodies, body, cohort):
+            return Frozen(experts, own, stop_logits=stop_logits)
         shared = cohort.score(self._features, bodies)
         local = cohort.score(self.expert.features, body)
-        return Frozen(heads, head, Features(shared, local), known)
+        return Frozen(heads, head, Features(shared, local), stop_logits)
 
     def frozen_logits(self, frozen: Frozen, batch: Batch) -> Tensor:
         """As `logits`, for frozen experts on the batch that `view` gives -> [B, E + 1, L]"""
-        if not batch.train and len(frozen.check):
-            return frozen.check[batch.index]
-        features, seen = frozen.train, self.view(batch)
+        if not batch.train and len(frozen.stop_logits):
+            return frozen.stop_logits[batch.index]
+        features, seen = frozen.features, self.view(batch)
         if not features:
             return self.logits(frozen.experts, frozen.own, seen)
         pairs = frozen.experts, features.experts[batch.index].transpose(0, 1)
@@ -192,7 +192,7 @@ class Networks:
         """Features from the clusters' experts -> [B, E, F]"""
         return each_expert(lambda body: self.task.features(body, batch), bodies)
 
-    def _draw(self, bodies: Params, body: Params, cohort: Cohort) -> bool:
+    def _has_dropout(self, bodies: Params, body: Params, cohort: Cohort) -> bool:
         """Whether some expert's features of a training example differ from batch to batch."""
         rows = cohort.data.rows_of("train", int(cohort.host_ids[0]))[:1]
         one = Batch(cohort.data.inputs(rows), cohort.data.y[rows], torch.zeros_like(rows))

@@ -7,8 +7,8 @@ examples' rows, q(e|s) = sum_c p(c|s) q(e|c).
 Source: "Federated Mixture of Experts", the lower bound and Algorithms 1 and 2; sections 1, 2 and
 2.1 of fedlib/papers/fedmix/README.md.
 Deviation: if all experts that a client received fall below the threshold, it keeps the most
-probable one. In the paper eta <= 1 ensures that some expert is above the threshold, but not that
-the client received it.
+probable one, or several that are equally probable. In the paper eta <= 1 ensures that some expert
+is above the threshold, but not that the client received it.
 """
 
 from typing import NamedTuple
