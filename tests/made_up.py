@@ -55,40 +55,30 @@ def run(label, method, seed, rounds=30, seen=16, unseen=4, shift=0.0) -> dict[st
     every = scores(accuracies, count)
     first = Scores(*(a[..., :seen] for a in vars_of(every)))
     others = Scores(*(a[..., seen:] for a in vars_of(every)))
-    sent = np.arange(rounds + 1) * (0 if method == "local" else 4_000_000 + 300_000 * len(label))
-    rounds_done = np.arange(rounds + 1)
-    work = {"examples": 1000 * rounds_done, "client_rounds": seen * rounds_done}
+    done = np.arange(rounds + 1)
+    sent = done * (0 if method == "local" else 4_000_000 + 300_000 * len(label))
     flops = {"flops_per_example": np.array([3e6 if method in MIXTURES else 1e6])}
     pi = {"pi": rng.dirichlet(np.full(3, 0.4), seen + unseen)} if method in MIXTURES else {}
-    spec = {"method": method, "seed": seed}
     final = {View("seen", "default", "test"): last(first)}
     if method == "local":
         final[View("unseen", "trained", "test")] = last(others)
     else:
         final[View("unseen", "default", "test")] = last(others)
         final[View("unseen", "carry", "test")] = last(others)
-    common = {"spec": spec, "provenance": {"device": "cpu", "seconds": 1.5, "torch": "2.14.1"}}
     history = RunResult(
-        round=np.arange(rounds + 1),
+        round=done,
         scores={View("seen", "default", "test"): first},
         bytes_down=sent,
         bytes_up=sent,
-        **work,
+        examples=1000 * done,
+        client_rounds=seen * done,
         train_loss=np.exp(-0.1 * np.arange(rounds)),
         diagnostics=pi,
-        **common,
+        spec={"method": method, "seed": seed},
+        provenance={"device": "cpu", "seconds": 1.5, "torch": "2.14.1"},
     )
-    evaluation = RunResult(
-        round=np.array([rounds]),
-        scores=final,
-        bytes_down=sent[-1:],
-        bytes_up=sent[-1:],
-        **{name: array[-1:] for name, array in work.items()},
-        train_loss=np.empty(0),
-        diagnostics=pi | flops,
-        **common,
-    )
-    return {"history": history, "evaluation": evaluation}
+    end = replace(evaluation(history), scores=final, diagnostics=pi | flops)
+    return {"history": history, "evaluation": end}
 
 
 MIXTURES = ("fedem", "pfedmm")
@@ -179,12 +169,8 @@ def exhibit(labels, names=("emnist", "cifar10"), seeds=(1, 2), **changes) -> dic
     }
 
 
-def metrics_spec(exhibit: dict, more: dict | None = None) -> dict:
-    """The specification of the metrics stage that covers an exhibit.
-
-    Args:
-      more: what the specifications of the runs have besides method and seed.
-    """
+def metrics_spec(exhibit: dict) -> dict:
+    """The specification of the metrics stage that covers an exhibit."""
     names = ("federation", "label", "method")
     datasets = {federation["name"]: federation for federation in exhibit["federations"]}
     return {
@@ -196,7 +182,7 @@ def metrics_spec(exhibit: dict, more: dict | None = None) -> dict:
                 "partition": datasets[run["federation"]]["partition_label"],
                 "seeds": exhibit["seeds"],
                 "specs": [
-                    [spec_digest({"method": run["method"], "seed": seed} | (more or {}))] * 2
+                    [spec_digest({"method": run["method"], "seed": seed})] * 2
                     for seed in exhibit["seeds"]
                 ],
             }

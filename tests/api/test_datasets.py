@@ -100,9 +100,7 @@ def test_columns_of_hugging_face_are_read_and_channels_come_first():
     ],
 )
 def test_a_draw_that_cannot_be_is_refused(changes, told):
-    given = [
-        Columns(image=np.zeros((12, 5, 5, 3), np.uint8)[part], label=Y[part]) for part in PARTS
-    ]
+    given = [tensors(X[part], Y[part]) for part in PARTS]
     with pytest.raises(ConfigError, match=told):
         fedlib.Federation.from_datasets(given, **changes)
 

@@ -21,8 +21,6 @@ from fedlib.federation import Federation
 from fedlib.files import canonical_json
 from fedlib.workflow import provenance
 
-HALVES = {"train_fraction": 0.5}
-
 
 @pytest.fixture
 def folder(tmp_path):
@@ -49,14 +47,8 @@ def image(path, value, *, size=(4, 3), mode="L"):
 
 
 def table(path, names, *rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([names, *rows])
-
-
-def arrays(path, **made):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **made)
 
 
 def test_images_by_class_come_in_order_of_their_paths(folder):
@@ -141,7 +133,7 @@ def test_clients_written_differently_are_different_clients(folder, clients, kept
 
 def test_words_of_bytes_are_read_as_utf_8(folder):
     words = np.char.encode(np.array(["näh", "fern"] * 4), "utf-8")
-    arrays(folder / "a.npz", x=np.zeros((8, 2)), y=words)
+    np.savez(folder / "a.npz", x=np.zeros((8, 2)), y=words)
     assert [*read(folder).class_name] == ["fern", "näh"]
 
 
@@ -224,7 +216,7 @@ def test_a_column_that_is_almost_called_so_is_refused(folder, near, role):
 
 def test_arrays_may_name_their_clients(folder):
     x = np.arange(8.0).reshape(4, 2)
-    arrays(folder / "a.npz", x=x, y=[0, 1, 0, 1], client=np.array(["u", "u", "t", "t"]))
+    np.savez(folder / "a.npz", x=x, y=[0, 1, 0, 1], client=np.array(["u", "u", "t", "t"]))
     made = read(folder, scaling="standard")
     known = x[[0, 2]]  # the training part: the first of every client
     expected = (x - known.mean(0)) / known.std(0)
@@ -233,21 +225,21 @@ def test_arrays_may_name_their_clients(folder):
 
 
 def test_classes_that_take_turns_are_in_both_parts_of_a_client(folder):
-    arrays(folder / "a.npz", x=np.ones((16, 2)), y=np.arange(16) % 2, client=np.repeat([1, 2], 8))
+    np.savez(folder / "a.npz", x=np.ones((16, 2)), y=np.arange(16) % 2, client=np.repeat([1, 2], 8))
     made = read(folder)
     assert made.y[made.part == TEST].tolist() == [0, 1, 0, 1] * 2
 
 
 def test_arrays_of_bytes_are_images_with_or_without_a_channel(folder):
     x = np.arange(4 * 6, dtype=np.uint8).reshape(4, 2, 3)
-    arrays(folder / "a.npz", x=x, y=[0, 0, 1, 1])
+    np.savez(folder / "a.npz", x=x, y=[0, 0, 1, 1])
     made = read(folder)
     assert made.x.dtype == np.uint8 and np.array_equal(made.x[:, 0], x)
     assert read(folder, scaling="none").x.dtype == np.float32
 
 
 def test_classes_without_an_example_must_be_asked_for(folder):
-    arrays(folder / "a.npz", x=np.ones((4, 2)), y=[0, 0, 2, 2])
+    np.savez(folder / "a.npz", x=np.ones((4, 2)), y=[0, 0, 2, 2])
     with pytest.raises(DataError, match="a.npz: 2 labels are from 0 to 2; number classes from 0"):
         read(folder)
     assert read(folder, num_classes=4).num_classes == 4
@@ -356,7 +348,7 @@ def test_a_folder_must_have_one_of_the_forms(folder):
     (folder / "notes.txt").write_text("")
     with pytest.raises(DataError, match=r"notes.txt is none of .csv, .npz"):
         read(folder)
-    arrays(folder / "a.npz", x=X, y=Y)
+    np.savez(folder / "a.npz", x=X, y=Y)
     with pytest.raises(DataError, match=r"own/mine has a.npz, notes.txt; it must have a folder"):
         read(folder)
 
@@ -372,14 +364,14 @@ def test_columns_of_two_parts_are_matched_by_name(folder):
 
 
 def test_both_parts_must_be_alike(folder):
-    arrays(folder / "train.npz", x=X, y=Y)
-    arrays(folder / "test.npz", x=X[:, :1], y=Y)
+    np.savez(folder / "train.npz", x=X, y=Y)
+    np.savez(folder / "test.npz", x=X[:, :1], y=Y)
     with pytest.raises(DataError, match=r"test.npz has inputs of shape \(1,\) .* as in .*train"):
         read(folder)
-    arrays(folder / "test.npz", x=X, y=np.array(["a", "a", "b", "b"]))
+    np.savez(folder / "test.npz", x=X, y=np.array(["a", "a", "b", "b"]))
     with pytest.raises(DataError, match="integers in one and words in the other"):
         read(folder)
-    arrays(folder / "test.npz", x=X, y=Y, client=Y)
+    np.savez(folder / "test.npz", x=X, y=Y, client=Y)
     with pytest.raises(DataError, match=r"train.npz has no `client`, but .*test.npz has"):
         read(folder)
 
@@ -395,7 +387,7 @@ def test_both_parts_must_be_alike(folder):
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(folder, params, message):
-    arrays(folder / "a.npz", x=X, y=Y)
+    np.savez(folder / "a.npz", x=X, y=Y)
     with pytest.raises((ConfigError, DataError), match=message):
         read(folder, **params)
 
@@ -409,7 +401,7 @@ def test_a_source_is_the_name_of_a_folder(tmp_path, source):
 def forty(folder, **more):
     """Forty images of four classes."""
     x = np.arange(40 * 4, dtype=np.uint8).reshape(40, 2, 2)
-    arrays(folder / "a.npz", x=x, y=np.arange(40) % 4, **more)
+    np.savez(folder / "a.npz", x=x, y=np.arange(40) % 4, **more)
     return folder.parents[1]
 
 
@@ -426,8 +418,8 @@ def test_a_partition_says_what_the_files_lack(folder, kind, fields, lacks):
 @pytest.mark.parametrize("kind", ["iid", "dirichlet", "pathological", "path_line", "path_dir"])
 def test_a_test_part_of_your_own_is_only_tested_on(folder, kind):
     x = np.arange(400.0)[:, None]
-    arrays(folder / "train.npz", x=x[:300], y=np.arange(300) % 4)
-    arrays(folder / "test.npz", x=x[300:], y=np.arange(100) % 4)
+    np.savez(folder / "train.npz", x=x[:300], y=np.arange(300) % 4)
+    np.savez(folder / "test.npz", x=x[300:], y=np.arange(100) % 4)
     fields = {"alpha": 0.5} if kind in ("dirichlet", "path_dir") else {}
     fields |= {"classes_per_client": 2} if kind.startswith("path_") else {}
     cut = partial(federation, "own", kind, folder.parents[1], num_clients=4, **fields)
@@ -454,7 +446,7 @@ def test_without_a_test_part_of_your_own_a_fraction_makes_one(folder):
 def test_clients_and_classes_keep_their_names(folder, tmp_path):
     names = np.repeat(["é", "b c", "z"], [10, 2, 28])
     x, words = np.arange(160.0).reshape(40, 4), np.array(["no", "yes"])[np.arange(40) % 2]
-    arrays(folder / "a.npz", x=x, y=words, client=names)
+    np.savez(folder / "a.npz", x=x, y=words, client=names)
     cut = partial(federation, "own", raw=folder.parents[1], params={"source": "mine"})
     made = cut("writer", train_fraction=0.5)  # leaves out the client of two examples
     assert made.called == ["z", "é"] and made.client_id.tolist() == [0, 1]
@@ -473,9 +465,9 @@ def test_clients_and_classes_keep_their_names(folder, tmp_path):
     cut("iid", num_clients=2, train_fraction=0.5).save(*files)
     assert Federation.load(*files).column_name.tolist() == [*"abcd"]
     (folder / "a.csv").unlink()
-    arrays(folder / "a.npz", x=x, y=np.arange(40) % 2, client=np.repeat([7, 3], 20))
+    np.savez(folder / "a.npz", x=x, y=np.arange(40) % 2, client=np.repeat([7, 3], 20))
     assert cut("natural").called == [3, 7]
-    arrays(folder / "a.npz", x=x, y=np.arange(40) % 2, client=np.repeat([0, 1], 20))
+    np.savez(folder / "a.npz", x=x, y=np.arange(40) % 2, client=np.repeat([0, 1], 20))
     manifest = cut("natural").manifest()
     assert "client_name" not in manifest and "class_name" not in manifest
 
@@ -508,7 +500,7 @@ def test_a_file_that_changes_while_it_is_cut_counts_as_changed(folder, tmp_path,
 
     monkeypatch.setattr(build, "build", edited)
     monkeypatch.setattr(provenance, "assert_covered", lambda *roots: None)
-    partition = {"kind": "iid", "num_clients": 2, **HALVES}
+    partition = {"kind": "iid", "num_clients": 2, "train_fraction": 0.5}
     spec = {"dataset": "own", "params": {"source": "mine"}, "partition": partition, "seed": 1}
     made = {"raw": raw, "shards": tmp_path / "a.h5", "manifest": tmp_path / "a.json"}
     given = {"spec": canonical_json(spec)} | made

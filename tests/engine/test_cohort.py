@@ -3,7 +3,6 @@
 import itertools
 import zlib
 from contextlib import nullcontext
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -301,7 +300,7 @@ def test_the_executor_is_chosen_for_model_and_device():
 
 @pytest.mark.usefixtures("threads_of_torch")
 def test_an_error_in_a_worker_thread_is_raised():
-    cohort = replace(cohort_of(tiny_task(), toy_federation()), executor=Loop(2))
+    cohort = cohort_of(tiny_task(), toy_federation(), executor=Loop(2))
 
     def loss(params, batch):
         raise ArithmeticError("of this client")

@@ -1,7 +1,5 @@
 """Numbers that are too small to have all their digits become zero where clients train."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from support import cohort_of, sgd, tiny_task, toy_federation
@@ -43,9 +41,7 @@ def test_only_there_and_even_after_an_error():
 @pytest.mark.parametrize("kind", [Loop, Traced, Batched, Graphs])
 @pytest.mark.parametrize("sizes", [(7, 12), (8,)])
 def test_every_executor_does_it(kind, sizes):
-    cohort = cohort_of(tiny_task(dtype=torch.float32), toy_federation(sizes, unseen=0))
-    start = SMALL.repeat(len(sizes))
-    found = replace(cohort, executor=kind()).scan(
-        lambda x, batch: x * 1e-10, start, local=sgd(steps=1)
-    )
+    task, federation = tiny_task(dtype=torch.float32), toy_federation(sizes, unseen=0)
+    cohort, start = cohort_of(task, federation, executor=kind()), SMALL.repeat(len(sizes))
+    found = cohort.scan(lambda x, batch: x * 1e-10, start, local=sgd(steps=1))
     assert not found.any()

@@ -4,7 +4,6 @@ What is pruned is really left out here, where the method masks it.
 """
 
 import copy
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -288,7 +287,7 @@ def test_fine_tuned_clients_are_those_before_their_upload():
 
 
 def test_tables_are_recorded_after_their_rounds():
-    method, federation = mix(table_rounds=json.loads("[0, 2, 9]")), toy_federation()
+    method, federation = mix(table_rounds=[0, 2, 9]), toy_federation()
     found = method.diagnostics(run(method, federation))
     assert found["table_rounds"].tolist() == [0, 2]  # round 9 never came
     assert (found["tables"][0] == 1 / EXPERTS).all()

@@ -173,23 +173,6 @@ def test_the_cosine_stays_at_zero_after_its_period():
     assert Schedule(kind="cosine", period=4)(np.array([4, 5, 100])).tolist() == [0, 0, 0]
 
 
-def displacements(solver, cohorts, executor="loop"):
-    """How far each cohort's clients move per round, down a slope of 1 from zero."""
-    task, federation = tiny_task(), toy_federation((4, 4, 4), unseen=0)
-    memory, moved = solver.memory({"w": torch.zeros(()).double()}, 3), []
-    for number, ids in enumerate(cohorts):
-        cohort = cohort_of(task, federation, ids, executor=executor, round=number)
-        start = {"w": torch.zeros(len(ids)).double()}
-        trained, memory = cohort.fit(
-            lambda params, batch: params["w"] + 0 * batch.x.sum(),
-            start,
-            local=solver,
-            memory=memory,
-        )
-        moved.append((-trained["w"]).tolist())
-    return moved
-
-
 @executors
 @pytest.mark.parametrize(
     ("schedule", "settings", "cohorts", "moved"),
@@ -207,7 +190,17 @@ def test_each_clients_schedule_counts_the_epochs_it_has_done(
 ):
     schedule = Schedule(kind="multi_step", milestones=(2,), **schedule)
     solver = SGD(**{"lr": 1.0, "batch_size": 4, **settings}, schedule=schedule)
-    assert displacements(solver, cohorts, executor) == moved
+    task, federation = tiny_task(), toy_federation((4, 4, 4), unseen=0)
+    memory = solver.memory({"w": torch.zeros(()).double()}, 3)
+
+    def slope(params, batch):
+        return params["w"] + 0 * batch.x.sum()
+
+    for number, (ids, expected) in enumerate(zip(cohorts, moved, strict=True)):
+        cohort = cohort_of(task, federation, ids, executor=executor, round=number)
+        start = {"w": torch.zeros(len(ids)).double()}
+        trained, memory = cohort.fit(slope, start, local=solver, memory=memory)
+        assert (-trained["w"]).tolist() == expected
 
 
 # -- declarations -------------------------------------------------------------------------

@@ -1,12 +1,9 @@
 """Sentiment140 and Yelp Review Full, on small files of the official layout, and their tokens."""
 
-import json
-
 import numpy as np
 import pytest
 from data_fixtures import (
     BYTE_PAIRS,
-    MERGES,
     REAL_RAW,
     WORD_PIECES,
     federation,
@@ -48,16 +45,19 @@ def written(tmp_path, name: str, content: str | bytes) -> RawFile:
     return RawFile(f"texts/{name}", None, "")
 
 
-def vocabulary(tmp_path) -> RawFile:
-    return written(tmp_path, "vocab.txt", "".join(f"{word}\n" for word in WORD_PIECES))
+# Which text it is, its first token tells.
+TWEETS = [("0", f"{word} sad") for word in WORD_PIECES[10:20]]
+TWEETS += [("4", f"{word} happy") for word in WORD_PIECES[10:20]]
+BY_HAND = [("4", "good!"), ("2", "a day"), ("0", "bad"), ("0", "café &amp; sad")]
+REVIEWS = [(star, f"{letter}\\n") for star in "12345" for letter in "abcdefgh"]
+TESTED = [(star, f'{letter} "bad"') for star in "12345" for letter in "xyz"]
 
 
-def gpt2_files(tmp_path) -> tuple[RawFile, RawFile]:
-    lines = "".join(f"{line}\n" for line in ["#version: 0.2", *MERGES])
-    return (
-        written(tmp_path, "encoder.json", json.dumps(PAIR)),
-        written(tmp_path, "vocab.bpe", lines),
-    )
+@pytest.fixture
+def raw(tmp_path, monkeypatch):
+    make_up_sent140(monkeypatch, tmp_path, TWEETS, BY_HAND)
+    make_up_yelp(monkeypatch, tmp_path, REVIEWS, TESTED)
+    return tmp_path
 
 
 # -- word pieces -------------------------------------------------------------------------------
@@ -74,11 +74,12 @@ def gpt2_files(tmp_path) -> tuple[RawFile, RawFile]:
         ("", ""),
     ],
 )
-def test_a_text_is_cut_into_the_longest_word_pieces(tmp_path, text, expected):
-    tokeniser = tokenisers.word_piece(vocabulary(tmp_path), tmp_path, 12)
+def test_a_text_is_cut_into_the_longest_word_pieces(raw, text, expected):
+    vocabulary = downloads.files("sent140")["vocabulary"]
+    tokeniser = tokenisers.word_piece(vocabulary, raw, 12)
     assert tokeniser.rows([text], 1).tolist() == [pieces(expected, 12)]
     assert tokeniser.tokens == Tokens(30, 0)
-    short = tokenisers.word_piece(vocabulary(tmp_path), tmp_path, 5)
+    short = tokenisers.word_piece(vocabulary, raw, 5)
     found = short.rows(["i am not happy", "we", "you you you"], 3)  # each keeps its two ends
     assert found.tolist() == [pieces("i am not", 5), pieces("we", 5), pieces("you you you", 5)]
     assert found.dtype == np.int32
@@ -87,8 +88,9 @@ def test_a_text_is_cut_into_the_longest_word_pieces(tmp_path, text, expected):
 # -- byte pairs ----------------------------------------------------------------------------------
 
 
-def test_a_text_is_joined_from_bytes_in_the_order_of_the_merges(tmp_path):
-    tokeniser = tokenisers.byte_pairs(*gpt2_files(tmp_path), tmp_path, 8)
+def test_a_text_is_joined_from_bytes_in_the_order_of_the_merges(raw):
+    files = [downloads.files("yelp")[key] for key in ("vocabulary", "merges")]
+    tokeniser = tokenisers.byte_pairs(*files, raw, 8)
     assert tokeniser.tokens == Tokens(len(BYTE_PAIRS), END)
     found = tokeniser.rows(["good good bad", "Bad gods", ""], 3)
     # A space belongs to the word behind it; "g o" was learned before "o d".
@@ -98,7 +100,7 @@ def test_a_text_is_joined_from_bytes_in_the_order_of_the_merges(tmp_path):
         pairs(length=8),
     ]
     assert found.tolist() == expected and found.dtype == np.int32
-    short = tokenisers.byte_pairs(*gpt2_files(tmp_path), tmp_path, 2)
+    short = tokenisers.byte_pairs(*files, raw, 2)
     assert short.rows(["good good bad"], 1).tolist() == [pairs("good", "Ġgood", length=2)]
 
 
@@ -139,20 +141,6 @@ def test_drawn_rows_are_disjoint_random_and_as_many_of_each_class():
 
 
 # -- the two sets of texts ------------------------------------------------------------------------
-
-# Which text it is, its first token tells.
-TWEETS = [("0", f"{word} sad") for word in WORD_PIECES[10:20]]
-TWEETS += [("4", f"{word} happy") for word in WORD_PIECES[10:20]]
-BY_HAND = [("4", "good!"), ("2", "a day"), ("0", "bad"), ("0", "café &amp; sad")]
-REVIEWS = [(star, f"{letter}\\n") for star in "12345" for letter in "abcdefgh"]
-TESTED = [(star, f'{letter} "bad"') for star in "12345" for letter in "xyz"]
-
-
-@pytest.fixture
-def raw(tmp_path, monkeypatch):
-    make_up_sent140(monkeypatch, tmp_path, TWEETS, BY_HAND)
-    make_up_yelp(monkeypatch, tmp_path, REVIEWS, TESTED)
-    return tmp_path
 
 
 def read(dataset, raw, seed=0, length=8, **params):

@@ -105,13 +105,13 @@ def rows(values: dict) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def build(declared, labels=("fedavg", "fedem", "pfedmm"), clients=None, tidy=None, **changes):
+def build(declared, labels=("fedavg", "fedem", "pfedmm"), tidy=None, **changes):
     values = {"fedavg": [0.70, 0.72], "fedem": [0.75], "pfedmm": [0.80, 0.84]}
     tidy = rows({("emnist", label): values[label] for label in labels}) if tidy is None else tidy
     exhibit = made_up.exhibit(labels, ["emnist"], **changes)
-    clients = pd.DataFrame({"paper": []}) if clients is None else clients
+    nobody = pd.DataFrame({"paper": []})
     numbers = printed.read(ROOT / "fedlib/papers/pfedmm/published.csv")
-    return made_up.build("criteria", exhibit, tidy, clients, numbers, criteria=declared)
+    return made_up.build("criteria", exhibit, tidy, nobody, numbers, criteria=declared)
 
 
 def cell(label: str, beside: str | None = "main") -> dict:

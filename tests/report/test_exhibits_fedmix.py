@@ -15,26 +15,12 @@ NEW_SHARD = View("seen", "new_shard", "val")
 GIB = 2**30
 
 
-def described(label, method="fedmix", federation="emnist", **changes) -> dict:
-    run = {"federation": federation, "label": label, "title": label.upper(), "method": method}
-    return {**run, "rounds": 30, "params": {}, "notes": [], **changes}
-
-
-def shown(runs, names=("emnist",), seeds=(1, 2), **changes) -> dict:
-    return made_up.exhibit([], names, seeds, runs=runs, **changes)
-
-
 def result(views=None, rounds=(0, 10, 20, 30), diagnostics=None, **totals) -> RunResult:
     """A history; views are accuracies [T, C] of clients with 100 examples each."""
     views = views or {DEFAULT: np.full((len(rounds), 4), 0.5)}
     scores = {view: made_up.scores(x, np.full(np.shape(x)[1], 100)) for view, x in views.items()}
     totals = {"client_rounds": 2 * np.asarray(rounds), **totals}
     return made_up.result(scores, rounds, diagnostics=diagnostics or {}, **totals)
-
-
-def collect(exhibit, make) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Metrics and clients of every run and seed; make(run, seed) is its history."""
-    return made_up.collect(exhibit, lambda run, seed: (make(run, seed),))
 
 
 # Metrics: what is said of experts
@@ -76,7 +62,7 @@ def test_what_is_said_of_experts_is_no_column_of_clients():
 CURVES = np.array([[0.1, 0.3], [0.5, 0.7], [0.6, 0.9], [0.8, 0.9]])  # [T, C]
 
 
-def curve_of(run, seed) -> RunResult:
+def curve_of(seed) -> RunResult:
     """Seed 2 is 0.04 above seed 1, and the protocol new_shard 0.05 below the default one."""
     values = CURVES + 0.04 * (seed - 1)
     sent = np.array([0, 1, 2, 4]) * GIB
@@ -95,9 +81,10 @@ def test_a_matrix_has_the_columns_of_its_run_alone():
 
 
 def test_accuracy_is_the_mean_over_the_last_rounds():
-    names = ("cifar10", "cifar100")
-    about = shown([described("fedavg", "fedavg_adam", name) for name in names], names)
-    averaged, frames = {"cifar10": 30, "cifar100": 20}, collect(about, curve_of)
+    averaged = {"cifar10": 30, "cifar100": 20}
+    about = made_up.exhibit([], averaged)
+    about["runs"] = made_up.runs(["fedavg"], about["federations"], 30, {"fedavg": "fedavg_adam"})
+    frames = made_up.collect(about, lambda run, seed: (curve_of(seed),))
     sheet = made_up.build("accuracy_and_traffic", about, *frames, averaged=averaged)
     means = sheet.numbers
     # Client means 0.2, 0.6, 0.75, 0.85 at rounds 0, 10, 20, 30; the last 20 begin after 10.

@@ -1,7 +1,6 @@
 """An error from inside a round says where it happened, and how to repeat it."""
 
 import traceback
-from dataclasses import replace
 
 import pytest
 import torch
@@ -26,19 +25,18 @@ def failing(batch_size, error=ArithmeticError):
     return loss
 
 
-def told(executor, loss=None, error=ArithmeticError, fit=None):
-    """The last lines of the traceback of a failing call, and the cohort."""
+def told(executor, loss=None, error=ArithmeticError, ids=(0, 2, 3), call=None):
+    """The last lines of the traceback of `call(cohort)`, or of a training, which fails."""
     task = tiny_task()
-    cohort = cohort_of(task, toy_federation(SIZES, unseen=1), [0, 2, 3], round=6)
-    cohort = replace(cohort, executor=executor)
+    cohort = cohort_of(task, toy_federation(SIZES, unseen=1), ids, round=6, executor=executor)
     start = cohort.broadcast(task.init(0))
     with pytest.raises(error) as caught:
-        (fit or (lambda: cohort.fit(loss or failing(1), start, local=sgd())))()
-    return "".join(traceback.format_exception(caught.value)).splitlines()[-3:], cohort
+        call(cohort) if call else cohort.fit(loss or failing(1), start, local=sgd())
+    return "".join(traceback.format_exception(caught.value)).splitlines()[-3:]
 
 
 def test_the_loop_tells_stage_round_client_and_shapes():
-    lines, cohort = told(Loop())
+    lines = told(Loop())
     assert lines[0] == "ArithmeticError: of this test"
     assert lines[1] == (
         "This happened in training (fit) of round 7, client 2, on a batch of x [1, 4] "
@@ -52,30 +50,27 @@ def test_the_loop_tells_stage_round_client_and_shapes():
     [(Batched, ", on a batch of x [3, 4, 4] torch.float64 and y [3, 4]"), (Graphs, "")],
 )
 def test_a_batched_round_tells_who_was_in_the_block(executor, batch):
-    lines, _ = told(executor(), loss=failing(4))
+    lines = told(executor(), loss=failing(4))
     who = "clients [0, 2, 3] together"
     assert lines[1] == f"This happened in training (fit) of round 7, {who}{batch}."
 
 
 @pytest.mark.parametrize("executor", [Loop, Batched])
 def test_scoring_tells_its_split_and_whether_models_are_shared(executor):
-    task = tiny_task()
-    cohort = cohort_of(task, toy_federation(SIZES, unseen=1), [1, 3])
-    cohort = replace(cohort, executor=executor())
-
     def fail(row, batch):
         raise ArithmeticError("of this test")
 
-    rows, shared = torch.arange(2.0), torch.zeros(()).expand(2)
-    own, _ = told(executor(), fit=lambda: cohort.score(fail, rows, split="test"))
+    def score(rows):
+        return told(executor(), ids=[1, 3], call=lambda c: c.score(fail, rows, split="test"))
+
+    own, pooled = score(torch.arange(2.0)), score(torch.zeros(()).expand(2))
     who = "client 1, on a batch of x [4, 4]" if executor is Loop else "clients [1, 3] together, on"
-    assert own[1].startswith(f"This happened in scoring (test) of round 1, {who}")
-    pooled, _ = told(executor(), fit=lambda: cohort.score(fail, shared, split="test"))
+    assert own[1].startswith(f"This happened in scoring (test) of round 7, {who}")
     assert "clients [1, 3] together, on a batch of x [8, 4]" in pooled[1]
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError, DivergedError])
 @pytest.mark.parametrize("executor", [Loop, Batched, Graphs])
 def test_errors_that_tell_everything_themselves_have_no_note(error, executor):
-    lines, _ = told(executor(), loss=failing(4, error), error=error)
+    lines = told(executor(), loss=failing(4, error), error=error)
     assert lines[-1].endswith(f"{error.__name__}: of this test")

@@ -95,29 +95,24 @@ UNREAD = {"evaluate, state of another run"}
 
 
 @pytest.fixture(scope="module")
-def module_patch():
-    """Stages run in this process, which has loaded more than they may."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(provenance, "assert_covered", lambda *roots: None)
-        yield patch
-
-
-@pytest.fixture(scope="module")
-def folder(finished, tmp_path_factory, module_patch):
+def folder(finished, tmp_path_factory):
     """A copy of the finished run, with what is taken from OTHERS beside it and no .snakemake."""
     folder = workflow.clone(finished, tmp_path_factory.mktemp("bound"))
     shutil.rmtree(folder / ".snakemake")
-    module_patch.chdir(folder)
-    for name, plan in PLANS.items():
-        shell.write_specifications(plan, folder)
-        taken = {path for x in SWAPS.values() if x.source == name for path, _ in x.moves()}
-        for stage, wildcards in plan.jobs():
-            outputs = sum(freshness.RESULTS.get(stage, ()), ())
-            is_taken = taken & {plan.path(output, **wildcards) for output in outputs}
-            is_read = stage in ("download", "partition") or name == "other" and "seed" in wildcards
-            if is_taken or is_read:
-                assert stages.run_here(stage, arguments(stage, wildcards, plan)) == 0
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        # Stages run in this process, which has loaded more than they may.
+        patch.setattr(provenance, "assert_covered", lambda *roots: None)
+        patch.chdir(folder)
+        for name, plan in PLANS.items():
+            shell.write_specifications(plan, folder)
+            taken = {path for x in SWAPS.values() if x.source == name for path, _ in x.moves()}
+            for stage, job in plan.jobs():
+                outputs = sum(freshness.RESULTS.get(stage, ()), ())
+                is_taken = taken & {plan.path(output, **job) for output in outputs}
+                is_read = stage in ("download", "partition") or name == "other" and "seed" in job
+                if is_taken or is_read:
+                    assert stages.run_here(stage, arguments(stage, job, plan)) == 0
+        yield folder
 
 
 def arguments(stage: str, job: dict, plan: Plan = PLAN) -> list[str]:
