@@ -52,10 +52,15 @@ def jobs() -> Iterator[tuple[str, str]]:
 
 
 def kept() -> Iterator[tuple[str, str]]:
-    """What the tables and figures of all these packs say: what tests/kept.json has."""
+    """What the tables and figures of all these packs say: what tests/kept.json has.
+
+    Figures are as they are before they are laid out, whatever the fonts of this machine.
+    """
     for pack in (*sorted(ROOT.glob("docs/results/**/pack")), *several()):
-        yield from tables_of(pack)
-        yield from figures_of(pack)
+        for spec, sheet in sheets_of(pack):
+            yield from table_of(pack, spec, sheet)
+        for spec, figure in drawn(pack):
+            yield from figure_of(pack, spec, figure)
 
 
 def several() -> list[Path]:
@@ -69,14 +74,8 @@ def where(pack: Path) -> Path:
     return (pack.parent if pack.name == packs.FOLDER else pack).relative_to(ROOT)
 
 
-def tables_of(pack: Path) -> Iterator[tuple[str, str]]:
-    """Each form of every table of a pack."""
-    for spec, sheet in sheets_of(pack):
-        yield from table_of(pack, spec, sheet)
-
-
 def table_of(pack: Path, spec: dict, sheet: Sheet) -> Iterator[tuple[str, str]]:
-    """Each form of one of them."""
+    """Each form of a table of a pack."""
     for form in (render.to_csv, render.to_markdown, render.to_latex):
         name = f"{where(pack)}: {spec['name']}, {form.__name__}"
         yield name, _digest(form(sheet).encode())
@@ -88,14 +87,8 @@ def sheets_of(pack: Path, names: Collection | None = None) -> Iterator[tuple[dic
         yield spec, TableInputs.read(*given).make()
 
 
-def figures_of(pack: Path) -> Iterator[tuple[str, str]]:
-    """Every figure of a pack before it is laid out, whatever the fonts of this machine."""
-    for spec, figure in drawn(pack):
-        yield from figure_of(pack, spec, figure)
-
-
 def figure_of(pack: Path, spec: dict, figure: Figure) -> Iterator[tuple[str, str]]:
-    """One of them; nothing of a chaotic one."""
+    """A figure of a pack; nothing of a chaotic one."""
     if spec["kind"] not in CHAOTIC:
         name = f"{where(pack)}: {spec['name']}, figure"
         yield name, _digest(pictures.described(figure).encode())

@@ -73,6 +73,8 @@ def run(
     rounds = int(history.round[-1])
     if rounds < simulation.course.rounds:
         report(f"ended after {rounds} of {simulation.course.rounds} rounds")
+    elif saved:
+        saved.clear()
     return replace(simulation, course=replace(simulation.course, rounds=rounds)), state, history
 
 
@@ -170,6 +172,9 @@ def _meaning(value: Any, depth: int = 3) -> Any:
         return array_digest(np.asarray(value))
     if isinstance(value, types.BuiltinFunctionType):  # its repr may have an address
         return value.__name__
+    if isinstance(value, type) and depth and value.__module__.partition(".")[0] not in LIBRARIES:
+        own = (x for x in vars(value).items() if x[0][:2] != "__" or inspect.isfunction(x[1]))
+        return [value.__qualname__, *(_meaning(x, depth - 1) for x in own)]
     if not isinstance(value, types.FunctionType):
         return repr(value) if isinstance(value, PLAIN) else type(value).__name__
     if not depth or str(value.__module__).partition(".")[0] in LIBRARIES:

@@ -210,7 +210,7 @@ def _prepare_reset(model: nn.Module, name: str) -> Callable[[], nn.Module]:
         layer = f"{type(layers[fixed[0]]).__name__} {fixed[0]!r}".removesuffix(" ''")
         raise ConfigError(
             f"{name}: {layer} has weights and no reset_parameters, so a seed cannot draw them; "
-            "give a function that makes the model, such as its class"
+            "give a function that makes the model, such as its class, or start='given'"
         )
     whole = [x for x in reversed(layers) if _draws_layers(layers[x])]  # after their layers
     return partial(_reset, model, [*(x for x in drawn if x not in whole), *whole])

@@ -34,7 +34,8 @@ class ClientModel(nn.Module):
         self._method = method
         self._shape, self._type = data.x.shape[1:], data.x.dtype
         self._scales = data.federation.mean, data.federation.std
-        names = data.federation.column_name
+        names, tokens = data.federation.column_name, data.federation.tokens
+        self._token = int(tokens is not None and tokens.pad == 0)  # one that is no padding
         self._columns = None if names is None else names.tolist()
         self._data = copy(data)  # to scale inputs, without the examples
         self._data.federation = self._data.x = self._data.y = self._data.rows = None
@@ -135,7 +136,7 @@ class ClientModel(nn.Module):
         if any(params[name].shape != value.shape for name, value in fresh.items()):
             return False
         x = torch.rand(2, *self._shape, generator=torch.Generator().manual_seed(0))
-        x = torch.zeros_like(x) if self._type in TOKENS else x
+        x = torch.full_like(x, self._token) if self._type in TOKENS else x
         batch = self._batch((255 * x if self._type == torch.uint8 else x).to(self._type))
         found, expected = self._method.predict(personal, batch), task.log_probs(params, batch)
         return torch.equal(found.nan_to_num(), expected.nan_to_num())

@@ -161,9 +161,12 @@ def check_alike(name: str, plains: list[Plain], params: Params) -> None:
     """Raises ConfigError if modules differ in more than the `params`, which each client has."""
     for key, value in plains[0].values.items():
         if key not in params and not _same(value, plains[1].values[key]):
+            kind, why = f" of {value.dtype}", "clients keep floating-point buffers only"
+            if value.is_floating_point():
+                kind, why = "", "it is frozen; give start='given', or a function that keeps it"
             raise ConfigError(
-                f"{name}: {plains[0].name_of(key)!r} of {value.dtype} has other values each time "
-                "the model is made, and clients keep floating-point buffers only"
+                f"{name}: {plains[0].name_of(key)!r}{kind} has other values each time the model is "
+                f"made, and {why}"
             )
 
 

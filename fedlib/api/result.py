@@ -306,8 +306,9 @@ def _export(model: ClientModel, inputs: Tensor, path: Path, client: int | str) -
         torch.export.save(torch.export.export(model, (inputs,), dynamic_shapes=sizes), path)
     except Exception as error:  # of the user's model, or of any part of PyTorch
         why = " ".join(line.strip() for line in str(error).splitlines()[:2])
+        sizes = "for any number of inputs, take x.shape[0] and not len(x); "
         raise ConfigError(
             f"torch.export cannot follow the predictor of client {client!r} "
-            f"({type(error).__name__}: {why}); for any number of inputs, take x.shape[0] and not "
-            "len(x); save(..., clients=[]) keeps the accuracies alone"
+            f"({type(error).__name__}: {why}); {sizes if 'specialized' in why else ''}"
+            "save(..., clients=[]) keeps the accuracies alone"
         ) from error

@@ -70,6 +70,10 @@ def _prepare(module: nn.Module) -> tuple[nn.Module, Places]:
         tensors = [*module.parameters(), *module.buffers()]
         own = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
         _local.prepared[module] = own, places(own)
+        for layer in own.modules():
+            for name, value in layer._parameters.items():
+                if isinstance(value, Fixed):  # which `torch.export` cannot follow
+                    layer._parameters[name] = nn.Parameter(value.detach(), False)
     return _local.prepared[module]
 
 

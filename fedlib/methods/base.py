@@ -43,7 +43,8 @@ class Method:
         `fedlib.report.looks`. An edit repeats tables and figures alone.
       choices: the allowed values of a field, by field name.
       ranges: the allowed numbers of a field, by field name; a field whose default is None may be
-        None. A class that adds to `choices` or `ranges` merges them with those of its base.
+        None. A class that adds to `choices`, `ranges` or `classifiers` merges them with those of
+        its base.
       SPACE: the values that tuning tries, by field name, besides the learning rate of the local
         solver; see `fedlib.run.tune`.
       protocols: the ways to predict that are evaluated during training. For each group (see

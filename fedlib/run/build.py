@@ -130,8 +130,8 @@ def build_method(
 ) -> Method:
     """The method of a run; its further architectures are on the device of `task`.
 
-    Lists of architectures, of which a client has one, get both sizes that they omit. Others get
-    only `in_features`, because the classes of a gate are experts.
+    Lists of architectures, of which a client has one, and classifiers get both sizes that they
+    omit. Others get only `in_features`, because the classes of a gate are experts.
 
     Raises:
       ConfigError: for an unknown or invalid method, solver, model or argument.
@@ -141,20 +141,22 @@ def build_method(
     def module(where: str, one: Architecture, *sizes: str) -> Task:
         return _task(f"module {where}:", one, shapes, sizes, weights, make)
 
-    modules = {
-        name: module(name, one, "in_features")
-        if isinstance(one, Architecture)
-        else tuple(module(f"{name}[{i}]", each, *SIZES) for i, each in enumerate(one))
-        for name, one in spec.further.items()
-    }
     try:
         kind = methods.load(spec.method)
+        modules = {
+            name: module(name, one, *SIZES[: 1 + (name in kind.classifiers)])
+            if isinstance(one, Architecture)
+            else tuple(module(f"{name}[{i}]", each, *SIZES) for i, each in enumerate(one))
+            for name, one in spec.further.items()
+        }
         known = {field.name for field in fields(kind)} - {"task", "local"}
         for what, given in (("hyper-parameters", spec.params), ("modules", modules)):
             if unknown := sorted(given.keys() - known):
                 raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
         local = solvers.from_spec(spec.local)
         return construct(kind, task=task, local=local, **modules, **spec.params)
+    except ConfigError:
+        raise
     except SENSELESS as error:
         raise ConfigError(f"method {spec.method}: {_text(error)}") from error
 
@@ -283,8 +285,8 @@ def _refuse_misfit(spec: RunSpec, method: Method, federation: Federation) -> Non
         )
     examples = _two_examples(federation)
     read = [(name, method.task, False)]
-    if is_ours(type(method)):  # what a user's modules read is not known
-        for field in spec.further:
+    for field in spec.further:
+        if is_ours(type(method)) or field in method.classifiers:  # others may read anything
             for i, task in enumerate(tasks_in(value := getattr(method, field))):
                 place = f"module {field}[{i}]" if isinstance(value, tuple) else f"module {field}"
                 read.append((place, task, field in method.classifiers))

@@ -28,6 +28,10 @@ def check(method: Method) -> None:
     cls = type(method)
     fields.check(method, cls.choices, cls.ranges)  # again, for classes that do not ask their base
     _refuse_silence(cls)
+    named, known = cls.classifiers, {x.name for x in dataclasses.fields(cls)} - {"task", "local"}
+    if not isinstance(named, set | frozenset) or not named <= known:
+        must = f"must be a frozenset of names among {sorted(known)}"
+        raise ValueError(f"classifiers of {cls.__name__} {must}, got {named!r}")
     own = _own_names(method)
     for name in ("protocols", "final_protocols"):
         ways = getattr(method, name)

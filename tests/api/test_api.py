@@ -547,6 +547,7 @@ METHODS_OF_USERS = {
     ),
     "Wrong, line .*: AttributeError: .* 'nothing'": returning("round", lambda s: s.nothing),
     "protocols of Wrong must be like": type("Wrong", (FedAvg,), {"protocols": {"all": {}}}),
+    "classifiers of Wrong must be a": type("Wrong", (FedAvg,), {"classifiers": frozenset("ab")}),
     "Wrong must be like .*a/b": type("Wrong", (FedAvg,), {"protocols": {"seen": {"a/b": "round"}}}),
     "Wrong: final_protocols must add to 'seen' of protocols, not 'default'": type(
         "Wrong", (FedAvg,), {"final_protocols": {"seen": {"default": "personalise"}}}

@@ -102,6 +102,7 @@ def test_a_run_goes_on_with_the_same_bits(tmp_path):
     )
     assert lines[0] == "resuming after round 2"
     assert [e.round for e in told] == [0, 2, 4, 5]  # those before the checkpoint, too
+    assert not [*folder.glob("*.*")]
     assert same(resumed, simulate(**more))
 
 
@@ -126,8 +127,11 @@ def own(factor, setting, **places):
 
     found, default = places.get("helper", 1), places.get("default", 1)
 
+    class Table:
+        entry = places.get("table", 1)
+
     def helper():
-        return found
+        return found * Table.entry
 
     @dataclass(frozen=True, kw_only=True)
     class Own(FedAvg):
@@ -151,21 +155,20 @@ def own(factor, setting, **places):
 def test_the_checkpoint_of_another_method_of_that_name_or_of_another_setting_is_refused(tmp_path):
     long = np.arange(2000.0)
     for kept in (long, np.mean):
-        simulate(
-            checkpoint=tmp_path / str(id(kept)),
-            callbacks=[lambda e: e.round == 2],
-            **own(0.9, kept),
-        )
-        simulate(checkpoint=tmp_path / str(id(kept)), **own(0.9, kept))
+        folder = tmp_path / str(id(kept))
+        simulate(checkpoint=folder, callbacks=[lambda e: e.round == 2], **own(0.9, kept))
     for odd, changes in (
         ("code", own(0.8, long)),
         ("code", own(0.9, long, **{"class": 2})),
         ("code", own(0.9, long, default=2)),
         ("code", own(0.9, long, helper=2)),
+        ("code", own(0.9, long, table=2)),
         ("settings", own(0.9, np.where(long == 1000, -1, long))),
     ):
         with pytest.raises(ConfigError, match=f"a run that differs in {odd}"):
             simulate(checkpoint=tmp_path / str(id(long)), **changes)
+    for kept in (long, np.mean):
+        simulate(checkpoint=tmp_path / str(id(kept)), **own(0.9, kept))
 
 
 def moving(factor, plus=0):

@@ -125,6 +125,12 @@ def test_what_gives_no_pairs_is_refused(odd):
         fedlib.Federation.from_datasets([[]])
 
 
+def test_the_error_of_a_data_set_is_told():
+    cut = DataLoader(tensors(X, Y), collate_fn=lambda pairs: int("cut short"))
+    with pytest.raises(ConfigError, match="got DataLoader: invalid literal .*'cut short'"):
+        fedlib.Federation.from_datasets([cut])
+
+
 def test_one_data_set_is_no_list_of_them():
     for given in ((ODD["array"], None), ([[(X[0], 1)]], 3)):
         with pytest.raises(ConfigError, match="must be a list, a data set for each client, got"):

@@ -153,6 +153,14 @@ def test_further_architectures_start_from_the_weights_that_are_given():
     assert not torch.equal(states(drawn)["0.weight"], large[0].weight)
 
 
+@pytest.mark.slow  # torch.export takes seconds for the first model
+def test_the_predictor_of_a_model_with_frozen_layers_is_kept(tmp_path):
+    result = simulate(network(), "fedavg", rounds=1)
+    result.save(tmp_path, [1])
+    x = torch.from_numpy(CLIENTS.x[:5])
+    assert torch.equal(fedlib.load(tmp_path).client_model(1)(x), result.client_model(1)(x))
+
+
 def test_further_architectures_move_with_what_is_frozen():
     result = simulate(network(frozen=False), "local", large=[network(), network()], rounds=1)
     x = torch.from_numpy(CLIENTS.x[:5])

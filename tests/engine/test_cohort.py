@@ -34,6 +34,7 @@ from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
 from fedlib.errors import DataError
 from fedlib.models import emnist_cnn
+from fedlib.tree import Rows
 
 # Batches of 4 leave 3, none, 2, 2 and 3 examples over; the last client has less than a batch.
 UNEVEN = (7, 12, 6, 10, 3)
@@ -62,6 +63,15 @@ def test_parameters_that_are_no_dict_are_refused_by_name():
     start = cohort.broadcast(task.init(0))
     with pytest.raises(TypeError, match="params must be a dict or Rows, got a tuple"):
         cohort.fit(task.loss, (start, start), local=sgd())
+
+
+@pytest.mark.parametrize("kind", [dict, lambda start: Rows(tree.unstack(start))])
+def test_factors_of_rates_that_belong_to_no_parameters_are_refused(kind):
+    task = tiny_task()
+    cohort = cohort_of(task, toy_federation(UNEVEN, unseen=0))
+    start = kind(cohort.broadcast(task.init(0)))
+    with pytest.raises(ValueError, match=r"lr_scale has \['head'\], which are none of \['body"):
+        cohort.fit(task.loss, start, local=sgd(), lr_scale={"head": 0.0})
 
 
 # -- padding ------------------------------------------------------------------------------
@@ -150,11 +160,6 @@ def test_batch_normalisation_refuses_a_batch_of_one(executor, sizes, batch_size,
 # -- scores -------------------------------------------------------------------------------
 
 
-def per_client_weights(cohort):
-    """A different model for every client, with one output -> [C, 4]"""
-    return torch.arange(4 * cohort.size).double().reshape(cohort.size, 4) - 5
-
-
 @executors
 @pytest.mark.parametrize("piece", [2, 512])
 @pytest.mark.parametrize("shared", [True, False])
@@ -163,7 +168,7 @@ def test_scores_come_in_shard_order_with_zeros_beyond(executor, piece, shared, s
     monkeypatch.setattr(fedlib.engine.cohort, "EVALUATION_BATCH", {"cpu": piece})
     federation = with_validation(toy_federation([6] * len(sizes), unseen=0), sizes)
     cohort = cohort_of(tiny_task(), federation, executor=executor)
-    w = per_client_weights(cohort)
+    w = torch.arange(4 * cohort.size).double().reshape(cohort.size, 4) - 5  # unlike models
     w = tree.broadcast(w[0], cohort.size) if shared else w
     scores = cohort.score(
         lambda w, batch: torch.stack([batch.x @ w, batch.index.double()], -1), w, split="val"

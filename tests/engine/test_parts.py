@@ -63,6 +63,18 @@ def test_every_bit_is_the_same_for_any_part(name, monkeypatch):
         assert same_bits(several, rounds(name, Loop(), monkeypatch, 6, summed)), clients
 
 
+def test_a_total_that_is_read_in_a_part_counts_whole(monkeypatch):
+    monkeypatch.setattr(parts, "PART_BYTES", {"cpu": 0})  # a client in each part
+    task = tiny_task()
+    cohort = cohort_of(task, federation_for("fedavg", SIZES))
+    start = cohort.broadcast(task.init(0))
+    found = [
+        cohort.fit(task.loss, start, local=sgd(), returns=returns)[0].mean()
+        for returns in (Cohort.total, lambda part, models: part.collect(part.total(models)))
+    ]
+    assert_close(*found, 1e-14)
+
+
 @pytest.mark.parametrize("name", ["fedem", "moe_fedavg"])
 def test_every_bit_is_the_same_for_any_part_of_traced_steps_and_any_workers(name, monkeypatch):
     whole = rounds(name, Loop(), monkeypatch, 6, 2**20)

@@ -438,7 +438,7 @@ def test_what_is_known_of_experts_trains_the_gates_that_whole_ones_do(name, monk
     state = method.init(4, 0)._replace(choice=torch.tensor([0, 1, 1, 0]))
     settled = method.settle(state, cohort)
     frozen = method.networks.freeze(*method.assemble(settled, cohort), cohort, "test")
-    assert type(frozen.train) is kind and type(frozen.check) is torch.Tensor
+    assert type(frozen.features) is kind and type(frozen.stop_logits) is torch.Tensor
     found = method.mix(settled, cohort)
     unknown = lambda networks, experts, own, *_: Frozen(experts, own)  # noqa: E731
     monkeypatch.setattr(type(method.networks), "freeze", unknown)

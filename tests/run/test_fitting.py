@@ -13,6 +13,7 @@ from fedlib.errors import ConfigError
 from fedlib.models import mlp, vae
 from fedlib.models.layers.network import Network
 from fedlib.models.layers.random import Dropout
+from fedlib.run import build
 from fedlib.run.build import Shapes, build_method, build_simulation, build_task
 
 SHAPES = Shapes((1, 8, 8), 10)
@@ -50,8 +51,10 @@ def sizes(task):
 def test_what_is_left_out_is_what_the_data_have():
     bare = spec(model_params={"hidden": 8})
     assert sizes(build_task(bare, SHAPES)) == (64, 10)
-    method = build_method(replace(bare, **mixed()), build_task(bare, SHAPES), SHAPES)
-    assert sizes(method.gate) == (64, 3)
+    bare_expert = {"model": "mlp", "params": {"hidden": 8}}
+    given = replace(bare, **mixed() | {"modules": {"expert": bare_expert, "gate": module()}})
+    method = build_method(given, build_task(bare, SHAPES), SHAPES)
+    assert sizes(method.gate) == (64, 3) and sizes(method.expert) == (64, 10)
     # Also where `build` has a default: char_lstm's first matrix embeds, in 8 numbers.
     assert sizes(build_task(spec(model="char_lstm", model_params={}), SHAPES)) == (8, 10)
     assert Shapes((36,)).complete(vae.build, {}, ["in_features"]) == {"in_features": 36}
@@ -83,6 +86,13 @@ def test_what_is_declared_stays():
 def test_models_that_do_not_fit_the_data_are_refused_before_training(changes, message):
     with pytest.raises(ConfigError, match=message):
         simulation(**changes)
+
+
+def test_of_a_users_method_only_classifiers_must_fit(monkeypatch):
+    monkeypatch.setattr(build, "is_ours", lambda kind: False)
+    simulation(**mixed())
+    with pytest.raises(ConfigError, match="module expert must give 3 logits, got 2"):
+        simulation(**mixed(num_classes=2))
 
 
 class Five(Network):

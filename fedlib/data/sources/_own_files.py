@@ -285,14 +285,17 @@ def _inputs(name: str, values: Any) -> np.ndarray:
         return np.empty(values.shape)
     columns = []
     for column, series in values.items():
-        kind = getattr(series.dtype, "numpy_dtype", series.dtype)  # of a nullable column
+        kind = series.dtype
         if getattr(kind, "kind", "O") not in "biuf":
             odd = series[pd.to_numeric(series, errors="coerce").isna()].head(1).tolist()
             raise DataError(f"{name}: column {column!r} must be numbers, got {odd or kind}")
         if series.isna().any():
             row = int(series.isna().argmax())
             raise DataError(f"{name}: column {column!r} has no value for example {row}")
-        columns.append(series.to_numpy(kind))
+        # Nullable and sparse columns have types of pandas.
+        columns.append(
+            series.to_numpy(getattr(kind, "numpy_dtype", getattr(kind, "subtype", kind)))
+        )
         _to_float32(f"{name}: column {column!r}", columns[-1])
     return np.column_stack(columns)
 
