@@ -18,8 +18,9 @@ class Schedule:
         "cosine" half a cosine from 1 to 0 at `period`; "sqrt" 1 / sqrt(t) and "linear" 1 / t, from
         t = 1 on, as in FedEM's code.
       by: unit of t: "epoch", local epochs that the client has done (as an optimiser that lives for
-        the whole run would count; a round with `steps` counts as one); "round", communication
-        rounds.
+        the whole run would count; a round with `steps` counts as one; where a method keeps no
+        memory of its solvers, as IFCA and FedRolex, t is 0 again in every round); "round",
+        communication rounds.
       milestones, factor: of "multi_step".
       period: of "cosine", in the unit of t.
     """

@@ -127,7 +127,7 @@ def list_open_jobs(
             todo.append(OpenJob(stage, job, FOLLOWS))
         else:
             continue
-        if stage in (*OF_RUNS, *SHOWING):  # the report is of all papers
+        if stage in (*OF_RUNS, *SHOWING):  # None stands for the report, which is of all papers
             opened |= {None} if stage in ("table", "figure") else {paper, None}
     if "partition" not in stages:
         return todo
