@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fedlib import draws, tree
 from fedlib.api import probe, reference
 from fedlib.api.model import whole
-from fedlib.api.reference import SIZES, Plain, Trained
+from fedlib.api.reference import SIZES, Outcome, Plain
 from fedlib.engine.choice import ONE_BY_ONE, choose
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
@@ -120,7 +120,7 @@ def _try_in(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
 
 
 def _difference(way: str, task: Task, data: DeviceData, params: Params,
-                expected: Trained, plain: Plain) -> str:  # fmt: skip
+                expected: Outcome, plain: Plain) -> str:  # fmt: skip
     """How an executor differs from PyTorch, or ""."""
     pads = [getattr(layer, "padding_idx", None) for layer in plain.module.modules()]
     if way not in ONE_BY_ONE and any(pad is not None for pad in pads):
@@ -148,7 +148,7 @@ def _difference(way: str, task: Task, data: DeviceData, params: Params,
 
 
 def _by_engine(executor: Executor, task: Task, data: DeviceData,
-               params: Params) -> Trained:  # fmt: skip
+               params: Params) -> Outcome:  # fmt: skip
     ids = torch.arange(len(SIZES), device=task.device)
     cohort = Cohort(task, data, ids, 0, 0, executor, len(SIZES), sum(SIZES))
 
@@ -158,7 +158,7 @@ def _by_engine(executor: Executor, task: Task, data: DeviceData,
     trained, _ = cohort.fit(loss, cohort.broadcast(params), local=reference.SOLVER)
     first = tree.take(trained, 0)
     own, shared = (cohort.score(task.log_probs, x) for x in (trained, cohort.broadcast(first)))
-    return Trained(trained, own, shared)
+    return Outcome(trained, own, shared)
 
 
 def _few(federation: Federation) -> Federation:

@@ -18,7 +18,7 @@ from fedlib import draws, tree
 from fedlib.api import probe
 from fedlib.api.probe import HeadApart
 from fedlib.engine.device import channels_last
-from fedlib.engine.functional import Fixed
+from fedlib.engine.functional import Constant
 from fedlib.errors import ConfigError
 from fedlib.models.layers.random import Dropout
 
@@ -92,7 +92,7 @@ def whole(module: nn.Module) -> nn.Module:
     """Undo `builder`: the user's model, with PyTorch's own dropout and parameters."""
     for layer in module.modules():
         for name, value in layer._parameters.items():
-            if isinstance(value, Fixed):
+            if isinstance(value, Constant):
                 layer._parameters[name] = nn.Parameter(value.detach(), False)
     _replace(module, Dropout, lambda layer, _: nn.Dropout(layer.p))
     return module.whole() if isinstance(module, HeadApart) else module
@@ -179,11 +179,11 @@ def _build(
 
 def _fix_frozen(model: nn.Module) -> nn.Module:
     """`model`, whose frozen parameters are no part of what clients train and send."""
-    fixed: dict[nn.Parameter, Fixed] = {}  # a tied one stays tied
+    fixed: dict[nn.Parameter, Constant] = {}  # a tied one stays tied
     for layer in model.modules():
         for name, value in layer._parameters.items():
             if value is not None and not value.requires_grad:
-                layer._parameters[name] = fixed.setdefault(value, Fixed(value.detach(), False))
+                layer._parameters[name] = fixed.setdefault(value, Constant(value.detach(), False))
     return model
 
 

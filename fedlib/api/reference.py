@@ -39,7 +39,7 @@ REMEMBERS = (
 )
 
 
-class Trained(NamedTuple):
+class Outcome(NamedTuple):
     """What training and evaluation leave.
 
     Attributes:
@@ -108,7 +108,7 @@ class Plain:
 
 
 def by_pytorch(name: str, task: Task, data: DeviceData, params: Params,
-                plains: list[Plain]) -> Trained:  # fmt: skip
+                plains: list[Plain]) -> Outcome:  # fmt: skip
     """What a plain loop leaves; ConfigError for state that clients cannot keep.
 
     Args:
@@ -135,7 +135,7 @@ def by_pytorch(name: str, task: Task, data: DeviceData, params: Params,
             raise ConfigError(f"{name}: {REMEMBERS}")
     trained = [{n: x[n] for n in params} for x in (fixed, plains[1].copies())]
     padded = (nn.utils.rnn.pad_sequence(parts, batch_first=True) for parts in (own, shared))
-    return Trained(tree.stack(trained), *padded)
+    return Outcome(tree.stack(trained), *padded)
 
 
 def mixes(name: str, work: Work, plain: Plain, shared: Tensor) -> bool:

@@ -68,7 +68,7 @@ def _name(source: Path) -> Path:
     return Path(folder.name)
 
 
-def _check_spec(exhibit: packs.Packed) -> dict:
+def _check_spec(exhibit: packs.Entry) -> dict:
     """The specification of an exhibit; its names become file names, and a pack may be anyone's.
 
     Raises:

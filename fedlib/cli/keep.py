@@ -111,7 +111,7 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     exhibits = []
     for stage, job in shown:
         has_published = bool(plan.published_files(stage, paper, job[stage]))
-        exhibits.append(packs.Packed(stage, json.loads(plan.spec(stage, **job)), has_published))
+        exhibits.append(packs.Entry(stage, json.loads(plan.spec(stage, **job)), has_published))
     return len(sources), packs.write(pack, *frames, exhibits)
 
 

@@ -100,7 +100,7 @@ def move(values: Tree, device: torch.device) -> Tree:
     return tree.map(lambda x: upload(x, device) if isinstance(x, Tensor) else x, values)
 
 
-def placed(rows: Rows) -> Rows:
+def place(rows: Rows) -> Rows:
     """`rows`, which all clients keep between rounds, in a memory that has room for them.
 
     They stay on their device, or move to host memory if they would take more than `DEVICE_SHARE` of

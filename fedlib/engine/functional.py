@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 
-class Fixed(nn.Parameter):
+class Constant(nn.Parameter):
     """A parameter that is the same in all models and never trained: no part of their parameters."""
 
     def __reduce_ex__(self, protocol: object) -> tuple:
         """A copy has this class, too, which PyTorch would not keep."""
-        return Fixed, (self.detach(), False)
+        return Constant, (self.detach(), False)
 
 
 Places = dict[str, list[tuple[dict, str]]]  # by name: (a module's own dict, key in it)
@@ -72,7 +72,7 @@ def _prepare(module: nn.Module) -> tuple[nn.Module, Places]:
         _local.prepared[module] = own, places(own)
         for layer in own.modules():
             for name, value in layer._parameters.items():
-                if isinstance(value, Fixed):  # which `torch.export` cannot follow
+                if isinstance(value, Constant):  # which `torch.export` cannot follow
                     layer._parameters[name] = nn.Parameter(value.detach(), False)
     return _local.prepared[module]
 
@@ -83,7 +83,7 @@ def places(module: nn.Module) -> Places:
     for prefix, part in module.named_modules():
         for where in (part._parameters, part._buffers):
             for key, value in where.items():
-                if value is None or not value.is_floating_point() or isinstance(value, Fixed):
+                if value is None or not value.is_floating_point() or isinstance(value, Constant):
                     continue
                 name = names.setdefault(id(value), f"{prefix}.{key}" if prefix else key)
                 found.setdefault(name, []).append((where, key))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.engine.device import move, placed
+from fedlib.engine.device import move, place
 from fedlib.engine.schedules import Schedule
 from fedlib.errors import ConfigError
 from fedlib.fields import Range, check
@@ -23,7 +23,7 @@ class Memory(NamedTuple):
     """The memory of the clients' solvers between rounds; part of a method's state."""
 
     # Momenta with the structure of the client's parameters, or () if the solver keeps none. They
-    # are on the device, or in host memory if too large; see `fedlib.engine.device.placed`.
+    # are on the device, or in host memory if too large; see `fedlib.engine.device.place`.
     buffers: Rows
     epochs: Tensor  # [num_clients] int64, local epochs done; in host memory
 
@@ -133,7 +133,7 @@ class Solver:
         """Memory of `num_clients` clients.
 
         It is in host memory if it is too large for the device: then a round brings the rows of its
-        clients to the device and back; see `fedlib.engine.device.placed`.
+        clients to the device and back; see `fedlib.engine.device.place`.
 
         Args:
           params: of one client; if clients differ, the `Rows` of ALL of them.
@@ -143,7 +143,7 @@ class Solver:
             return self.init(tree.of_client(params, client)) if self.keeps == "run" else ()
 
         buffers = tree.by_kind(empty, tree.kinds(params), num_clients)
-        return Memory(placed(buffers), torch.zeros(num_clients).long())
+        return Memory(place(buffers), torch.zeros(num_clients).long())
 
     def fresh(self, params: Tree, size: int) -> Rows | tuple:
         """Momenta before the first step of `size` clients; `params` [C, ...] or `Rows`.

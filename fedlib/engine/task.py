@@ -90,7 +90,7 @@ class Task:
         if other := sorted(x for x, v in self.pretrained.items() if v.shape != shapes.get(x)):
             raise ValueError(f"pretrained parameters {other} are not in the model in this shape")
 
-    def extended(self, kind: type["Task"], **more: object) -> "Task":
+    def extend(self, kind: type["Task"], **more: object) -> "Task":
         """This task as an instance of `kind`, a subclass with the further fields `more`."""
         return kind(**{field.name: getattr(self, field.name) for field in fields(Task)}, **more)
 
@@ -127,7 +127,7 @@ class Task:
     @property
     def is_frozen_in_part(self) -> bool:
         """Whether the model has weights that are not trained."""
-        return any(isinstance(x, functional.Fixed) for x in self._training.parameters())
+        return any(isinstance(x, functional.Constant) for x in self._training.parameters())
 
     @property
     def may_pad(self) -> bool:
@@ -353,7 +353,7 @@ def mean_from(dim: int, values: Tensor) -> Tensor:
 def _floats(module: nn.Module):
     named = [*module.named_parameters(), *module.named_buffers()]
     floats = [(name, value) for name, value in named if value.is_floating_point()]
-    return [pair for pair in floats if not isinstance(pair[1], functional.Fixed)]
+    return [pair for pair in floats if not isinstance(pair[1], functional.Constant)]
 
 
 def without_counts(module: nn.Module) -> nn.Module:

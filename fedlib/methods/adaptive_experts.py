@@ -45,7 +45,7 @@ EXPERT_SETS = ("used", "all")
 ADAM_COPIES = 12
 
 
-class Settled(NamedTuple):
+class StateAndExperts(NamedTuple):
     """The final state, and the local experts of the clients of a final evaluation."""
 
     state: State
@@ -184,23 +184,23 @@ class AdaptiveExperts(IFCA):
             personal_clients=self.personal_clients,
         )
 
-    def settle(self, state: State, cohort: Cohort) -> Settled:
+    def settle(self, state: State, cohort: Cohort) -> StateAndExperts:
         """Every client trains its local expert."""
-        return Settled(state, self.own_training.train(cohort).models)
+        return StateAndExperts(state, self.own_training.train(cohort).models)
 
     def briefly(self) -> "AdaptiveExperts":
         """This method, with one epoch of local training."""
         return replace(self, local_epochs=1, gate_epochs=1)
 
-    def cluster_expert(self, settled: Settled, cohort: Cohort) -> Params:
+    def cluster_expert(self, settled: StateAndExperts, cohort: Cohort) -> Params:
         """IFCA's prediction, as in "default"."""
         return self.personalise(settled.state, cohort)
 
-    def local_experts(self, settled: Settled, cohort: Cohort) -> Alone:
+    def local_experts(self, settled: StateAndExperts, cohort: Cohort) -> Alone:
         """Each client's local expert, at its best check."""
         return Alone(settled.own["best"])
 
-    def finetune(self, settled: Settled, cohort: Cohort) -> Params:
+    def finetune(self, settled: StateAndExperts, cohort: Cohort) -> Params:
         """IFCA's model for each client, fine-tuned on its shard."""
         trained = early_stopping.fit(
             cohort,
@@ -212,20 +212,20 @@ class AdaptiveExperts(IFCA):
         )
         return trained.models["best"]
 
-    def assemble(self, settled: Settled, cohort: Cohort) -> Ensemble:
+    def assemble(self, settled: StateAndExperts, cohort: Cohort) -> Ensemble:
         """The clusters' experts and each client's local expert."""
         experts = tree.take(self.best_experts(settled.state), self.members(settled.state, cohort))
         return Ensemble(cohort.held(experts), settled.own[self.member])
 
-    def mix(self, settled: Settled, cohort: Cohort) -> Mixture:
+    def mix(self, settled: StateAndExperts, cohort: Cohort) -> Mixture:
         """Each client's mixture, trained by `gate_only`."""
         return self._mix(settled, cohort, self.gate_only)
 
-    def mix_otherwise(self, settled: Settled, cohort: Cohort) -> Mixture:
+    def mix_otherwise(self, settled: StateAndExperts, cohort: Cohort) -> Mixture:
         """Each client's mixture, trained by the opposite of `gate_only`."""
         return self._mix(settled, cohort, not self.gate_only)
 
-    def _mix(self, settled: Settled, cohort: Cohort, gate_only: bool) -> Mixture:
+    def _mix(self, settled: StateAndExperts, cohort: Cohort, gate_only: bool) -> Mixture:
         """Train gates, with copies of the experts unless `gate_only`."""
         ensemble = self.assemble(settled, cohort)
         experts, gate = ensemble._asdict(), {"gate": self.draw_gates(cohort)}

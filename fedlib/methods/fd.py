@@ -78,7 +78,7 @@ class FD(ClassStatistics):
     @cached_property
     def noting(self) -> NotingTask:
         """The task of cohorts in training."""
-        return self.joint.extended(NotingTask, others=self.joint.others)
+        return self.joint.extend(NotingTask, others=self.joint.others)
 
     def init(self, num_clients: int, seed: int) -> State:
         """New models; no class has mean logits."""

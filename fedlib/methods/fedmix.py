@@ -36,7 +36,7 @@ from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import LogUniform, OneOf, Range
 from fedlib.methods.parts import gating, tables, variational
-from fedlib.methods.parts.gating import Anybody, Gate, Known
+from fedlib.methods.parts.gating import Gate, GatedClient, UnknownClient
 from fedlib.methods.parts.output_bias import output_bias
 from fedlib.methods.parts.variational import Report
 from fedlib.methods.pooled_mixture import PooledMixture
@@ -248,10 +248,10 @@ class FedMix(PooledMixture):
         sizes = *bias.shape[:-2], self.num_experts, bias.shape[-1]
         return {**model["experts"], self.bias: bias.expand(sizes)}
 
-    def predictors(self, model: Model, facts: Facts) -> Known:
+    def predictors(self, model: Model, facts: Facts) -> GatedClient:
         """The clients' predictors, from their models [C, ...]."""
         _, keep, pooling = self.choose_experts(facts, model["phi"])
-        return Known(self.whole(model), model["gate"], pooling, keep)
+        return GatedClient(self.whole(model), model["gate"], pooling, keep)
 
     # -- the server -------------------------------------------------------------------
 
@@ -275,17 +275,17 @@ class FedMix(PooledMixture):
 
     # -- evaluation -------------------------------------------------------------------
 
-    def personalise(self, state: State, cohort: Cohort) -> Known:
+    def personalise(self, state: State, cohort: Cohort) -> GatedClient:
         """The server's experts and table, and each client's gate."""
         facts = self.facts(state, cohort)
         return self.predictors(self.download(state, cohort, facts["received"]), facts)
 
-    def finetune(self, state: State, cohort: Cohort) -> Known:
+    def finetune(self, state: State, cohort: Cohort) -> GatedClient:
         """Each client's model after local training in a further round, before its upload."""
         facts = self.facts(state, cohort)
         return self.predictors(self.train(state, cohort, facts)[0], facts)
 
-    def welcome(self, state: State, cohort: Cohort) -> Known:
+    def welcome(self, state: State, cohort: Cohort) -> GatedClient:
         """New clients with labels: a gate, and a private bias, fitted to frozen experts and table.
 
         They receive all experts.
@@ -305,7 +305,7 @@ class FedMix(PooledMixture):
             own, _ = cohort.fit(loss, own, facts, local=local, stream="welcome")
         return self.predictors({**cohort.broadcast(frozen), **own}, facts)
 
-    def anybody(self, state: State, cohort: Cohort) -> Anybody:
+    def anybody(self, state: State, cohort: Cohort) -> UnknownClient:
         """For a shard without labels: all seen clients' gates, and the mean of their biases."""
         seen = cohort.seen()
         facts, own = self.facts(state, seen), tree.take(state.private, seen.ids)
@@ -314,7 +314,7 @@ class FedMix(PooledMixture):
         log_prior = (seen.num_examples / seen.num_examples.sum()).log().to(q.dtype)
         gates = state.gate if self.gates == "shared" else own["gate"]
         experts = self.whole({"experts": state.experts, **bias})
-        return cohort.broadcast(Anybody(experts, gates, pooling, log_prior))
+        return cohort.broadcast(UnknownClient(experts, gates, pooling, log_prior))
 
     def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
         """True shares of the labels [C, L], if the server reads them."""

@@ -34,7 +34,7 @@ from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.base import LogUniform, OneOf, Range
 from fedlib.methods.parts import gating, variational
-from fedlib.methods.parts.gating import Anybody, Gate, Known
+from fedlib.methods.parts.gating import Gate, GatedClient, UnknownClient
 from fedlib.methods.pooled_mixture import PooledMixture
 from fedlib.tree import Tree
 
@@ -91,7 +91,7 @@ class FedMixClients(PooledMixture):
     @cached_property
     def sorting(self) -> SortingTask:
         """The task that trains experts and gate and updates pi."""
-        return self.task.extended(SortingTask)
+        return self.task.extend(SortingTask)
 
     def init(self, num_clients: int, seed: int) -> State:
         """New experts; uniform gates and pi."""
@@ -170,16 +170,16 @@ class FedMixClients(PooledMixture):
 
     # -- evaluation -------------------------------------------------------------------
 
-    def personalise(self, state: State, cohort: Cohort) -> Known:
+    def personalise(self, state: State, cohort: Cohort) -> GatedClient:
         """The experts, and each client's gate and pi."""
         return self.predictors(self.download(state, cohort), cohort)
 
-    def predictors(self, model: Model, cohort: Cohort) -> Known:
+    def predictors(self, model: Model, cohort: Cohort) -> GatedClient:
         """The clients' predictors, from their models [C, ...]; every client has all experts."""
         keep = torch.ones_like(model["pi"][0], dtype=torch.bool)
-        return Known(model["experts"], model["gate"], model["pi"], cohort.held(keep))
+        return GatedClient(model["experts"], model["gate"], model["pi"], cohort.held(keep))
 
-    def welcome(self, state: State, cohort: Cohort) -> Known:
+    def welcome(self, state: State, cohort: Cohort) -> GatedClient:
         """The frozen experts; a new client with labels fits its gate and pi."""
         gate, pi = self.uniform_gates(cohort.size, state.pi)
         experts = state.experts  # the state has tensors of the host, which no graph may read
@@ -195,16 +195,16 @@ class FedMixClients(PooledMixture):
         own, _ = clients.fit(loss, own, local=local, stream="welcome")
         return self.predictors({"experts": cohort.broadcast(experts), **own}, cohort)
 
-    def finetune(self, state: State, cohort: Cohort) -> Known:
+    def finetune(self, state: State, cohort: Cohort) -> GatedClient:
         """Each client's model after local training in a further round, before its upload."""
         return self.predictors(self.train(state, cohort)[0], cohort)
 
-    def anybody(self, state: State, cohort: Cohort) -> Anybody:
+    def anybody(self, state: State, cohort: Cohort) -> UnknownClient:
         """For a shard of unknown origin: the gates of all seen clients."""
         seen = cohort.seen()
         log_prior = (seen.num_examples / seen.num_examples.sum()).log().to(state.pi.dtype)
         own = tree.take((state.private, state.pi), seen.ids)
-        return cohort.broadcast(Anybody(state.experts, *own, log_prior))
+        return cohort.broadcast(UnknownClient(state.experts, *own, log_prior))
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Mixture weights [num_clients, E]; gradient divergence [horizon, E], if recorded."""

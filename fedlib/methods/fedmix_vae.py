@@ -34,7 +34,7 @@ from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.base import Range
 from fedlib.methods.fedmix import FedMix, State
 from fedlib.methods.parts.early_stopping import EarlyStopping, fit
-from fedlib.methods.parts.gating import Anybody, Known
+from fedlib.methods.parts.gating import Predictor, UnknownClient
 from fedlib.models.layers.random import gaussian
 
 # Of the autoencoders; rate, batches and patience are the paper's (appendix F).
@@ -43,7 +43,7 @@ STOPPING = EarlyStopping(check_every=1, patience=3, split="val")
 AT_ONCE = 20  # autoencoders trained together; each takes 12 times its size in memory
 
 
-class Given(NamedTuple):
+class Constants(NamedTuple):
     """Constants of the bound, the same for every input and autoencoder."""
 
     noise: Tensor  # [1 or B, latent] standard normal numbers
@@ -51,12 +51,12 @@ class Given(NamedTuple):
     std: Tensor
 
 
-class Experienced(NamedTuple):
+class VAEClient(NamedTuple):
     """A predictor for a shard of unknown origin, with the seen clients' autoencoders."""
 
-    anybody: Anybody
+    anybody: UnknownClient
     autoencoders: Params  # leaves [S, ...]
-    given: Given
+    constants: Constants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,35 +82,35 @@ class FedMixVAE(FedMix):
         FedMix.__post_init__(self)
         latent_of(self.vae)
 
-    def with_autoencoders(self, state: State, cohort: Cohort) -> Experienced:
+    def with_autoencoders(self, state: State, cohort: Cohort) -> VAEClient:
         """As `anybody`, with autoencoders that all seen clients train now."""
         stopping = replace(STOPPING, max_epochs=self.vae_epochs)
         autoencoders = train(cohort.seen(), self.vae, local=SOLVER, stopping=stopping)
         known = cohort.broadcast((autoencoders, draw_constants(self.vae, cohort)))
-        return Experienced(self.anybody(state, cohort), *known)
+        return VAEClient(self.anybody(state, cohort), *known)
 
     def briefly(self) -> "FedMixVAE":
         """This method, with one epoch of training of the autoencoders."""
         return replace(self, vae_epochs=1)
 
-    def predict(self, personal: Known | Anybody | Experienced, batch: Batch) -> Tensor:
+    def predict(self, personal: Predictor | VAEClient, batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""
-        if isinstance(personal, Experienced):
+        if isinstance(personal, VAEClient):
             anybody = personal.anybody
             evidence = self.evidence(personal, batch) + anybody.log_prior
             personal = anybody._replace(log_prior=evidence.log_softmax(-1))
         return FedMix.predict(self, personal, batch)
 
-    def evidence(self, personal: Experienced, batch: Batch) -> Tensor:
+    def evidence(self, personal: VAEClient, batch: Batch) -> Tensor:
         """The bound of log p(x|s) of every seen client -> [B, S]"""
         own = tree.unstack(personal.autoencoders)
-        return torch.stack([elbo(self.vae, each, personal.given, batch) for each in own], dim=1)
+        return torch.stack([elbo(self.vae, each, personal.constants, batch) for each in own], dim=1)
 
 
 # -- autoencoders ---------------------------------------------------------------------------
 
 
-def draw_constants(task: Task, cohort: Cohort) -> Given:
+def draw_constants(task: Task, cohort: Cohort) -> Constants:
     """Noise for predictions, and the scale that turns inputs into pixels.
 
     Inputs other than images are taken as pixels in [0, 1].
@@ -122,22 +122,22 @@ def draw_constants(task: Task, cohort: Cohort) -> Given:
         mean, std = (np.reshape(v, (-1, 1, 1)) for v in (federation.mean, federation.std))
     elif federation.x.dtype == np.uint8:
         std = np.full((), 1 / 255)
-    return Given(*(cohort.tensor(x).to(task.dtype) for x in (drawn, mean, std)))
+    return Constants(*(cohort.tensor(x).to(task.dtype) for x in (drawn, mean, std)))
 
 
-def elbo(task: Task, params: Params, given: Given, batch: Batch) -> Tensor:
+def elbo(task: Task, params: Params, constants: Constants, batch: Batch) -> Tensor:
     """The lower bound of log p(x|s) of each input -> [B]
 
     Args:
       task: of the autoencoder, see `fedlib.models.vae`.
       params: of one client's autoencoder.
-      given: from `draw_constants`.
+      constants: from `draw_constants`.
       batch: inputs.
     """
     body, head = task.split(params)
     mean, log_variance = task.features(body, batch).chunk(2, dim=-1)
-    code = mean + (log_variance / 2).exp() * given.noise
-    pixels = (batch.x * given.std + given.mean).flatten(1)
+    code = mean + (log_variance / 2).exp() * constants.noise
+    pixels = (batch.x * constants.std + constants.mean).flatten(1)
     return bernoulli(task.head_logits(head, code, batch), pixels) - gaussian_kl(mean, log_variance)
 
 
@@ -177,14 +177,13 @@ def train(cohort: Cohort, task: Task, *, local: Solver, stopping: EarlyStopping)
       DataError: if a client has no examples for early stopping.
     """
 
-    def losses(params: Params, given: Given, batch: Batch) -> Tensor:
+    def losses(params: Params, fixed: Constants, batch: Batch) -> Tensor:
         if batch.train:
-            shape = torch.Size((len(batch.y), given.noise.shape[-1]))
-            given = given._replace(noise=gaussian(batch.key, shape, task.device).to(task.dtype))
-        return -elbo(task, params, given, batch)
+            shape = torch.Size((len(batch.y), fixed.noise.shape[-1]))
+            fixed = fixed._replace(noise=gaussian(batch.key, shape, task.device).to(task.dtype))
+        return -elbo(task, params, fixed, batch)
 
-    start = task.init(cohort.seed)
-    constants = draw_constants(task, cohort)
+    start, constants = task.init(cohort.seed), draw_constants(task, cohort)
     cohort = replace(cohort, task=task)
     trained = []
     for first in range(0, cohort.size, AT_ONCE):

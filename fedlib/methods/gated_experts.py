@@ -77,7 +77,7 @@ class GatedExperts(Method):
     @cached_property
     def joint_task(self) -> JointTask:
         """The task that trains experts and gate together."""
-        return self.task.extended(JointTask, others=(self.gate,))
+        return self.task.extend(JointTask, others=(self.gate,))
 
     def init(self, num_clients: int, seed: int) -> State:
         """New experts, and a gate with the seed of expert E; the same for all clients."""

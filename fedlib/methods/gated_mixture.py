@@ -117,8 +117,8 @@ class GatedMixture(Method):
     def mixture_task(self) -> MixtureTask:
         """The task of the parameters in training."""
         if self.trains_experts:
-            return self.task.extended(MixtureTask, others=(self.gate,))
-        return self.gate.extended(MixtureTask)
+            return self.task.extend(MixtureTask, others=(self.gate,))
+        return self.gate.extend(MixtureTask)
 
     def assemble(self, routed: Params, main: Params, seed: int, noise_seed: int) -> Model:
         """A mixture of these experts, with a new gate."""

@@ -120,7 +120,7 @@ class LocalExperts(Method):
         }
         return State(models, state.epochs.index_copy(0, torch.from_numpy(clients), trained.epochs))
 
-    def train(self, cohort: Cohort) -> early_stopping.Fitted:
+    def train(self, cohort: Cohort) -> early_stopping.FitResult:
         """Train the clients of `cohort`; the result does not depend on round or method."""
         return early_stopping.fit(
             replace(cohort, task=self.task).in_round(0),

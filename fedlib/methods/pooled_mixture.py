@@ -19,7 +19,7 @@ from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import TRAINING_COPIES, Curves, Range
 from fedlib.methods.parts import gating, tables, variational
 from fedlib.methods.parts.divergence import divergence
-from fedlib.methods.parts.gating import Anybody, Known, Outputs
+from fedlib.methods.parts.gating import Outputs, Predictor
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.methods.parts.variational import Report
 from fedlib.tree import Tree
@@ -76,11 +76,11 @@ class PooledMixture(Curves):
 
     # -- evaluation -------------------------------------------------------------------
 
-    def outputs(self, personal: Known | Anybody, batch: Batch) -> Outputs:
+    def outputs(self, personal: Predictor, batch: Batch) -> Outputs:
         """Features [B, E, F] and log-probabilities [B, E, L] of the experts."""
         return gating.outputs(self.task, personal.experts, batch)
 
-    def decide(self, personal: Known | Anybody, outputs: Outputs, batch: Batch) -> Tensor:
+    def decide(self, personal: Predictor, outputs: Outputs, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
         features, log_probs = outputs
         return mixture_log_probs(personal.log_weights(features), log_probs)

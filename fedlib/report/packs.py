@@ -43,7 +43,7 @@ FRACTIONS = {*(m.__name__ for m in definitions.METRICS), *OF_PREDICTIONS} - {"lo
 SHARED = {"federations": ("name",), "runs": ("federation", "label")}
 
 
-class Packed(NamedTuple):
+class Entry(NamedTuple):
     """A table or figure of a pack.
 
     Attributes:
@@ -57,7 +57,7 @@ class Packed(NamedTuple):
     published: bool
 
 
-def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Packed]) -> int:
+def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Entry]) -> int:
     """Pack the two frames and the specifications of exhibits -> bytes of the pack"""
     for source, name in ((metrics, METRICS), (clients, CLIENTS)):
         made = seals.origin(source)
@@ -72,7 +72,7 @@ def file_names(file: Path, forms: Mapping[str, Sequence[str]]) -> set[str]:
     return {f"{spec['name']}.{form}" for stage, spec, _ in listed for form in forms[stage]}
 
 
-def _each_once(exhibits: Sequence[Packed]) -> dict:
+def _each_once(exhibits: Sequence[Entry]) -> dict:
     """The content of `EXHIBITS`: what is `SHARED` is a list, and specifications have positions."""
     shared: dict[str, list[dict]] = {name: [] for name in SHARED}
     packed = []
@@ -145,7 +145,7 @@ def _unpack(archive: Path, place: Path) -> None:
         raise DataError(f"{archive} is damaged: {plain(str(error))}") from None
 
 
-def read(folder: Path, paper: str | None = None) -> tuple[Path, Path, list[Packed]]:
+def read(folder: Path, paper: str | None = None) -> tuple[Path, Path, list[Entry]]:
     """Files of metrics and clients, and the exhibits.
 
     Args:
@@ -162,7 +162,7 @@ def read(folder: Path, paper: str | None = None) -> tuple[Path, Path, list[Packe
     if not isinstance(found, list) or not found or not all(map(_is_exhibit, found)):
         raise DataError(f"{folder / EXHIBITS} has no tables and figures, each with what it shows")
     try:
-        exhibits = [Packed(stage, _whole(spec, content), shown) for stage, spec, shown in found]
+        exhibits = [Entry(stage, _whole(spec, content), shown) for stage, spec, shown in found]
     except (LookupError, TypeError):
         raise DataError(
             f"{folder / EXHIBITS} has no list of federations and runs; the pack was changed, or is "
@@ -211,7 +211,7 @@ def join(source: Path) -> Iterator[Path]:
         yield Path(place)
 
 
-def _both(one: Packed, other: Packed) -> Packed:
+def _both(one: Entry, other: Entry) -> Entry:
     """An exhibit with the runs, data and seeds of two; see `join`."""
     mine, theirs = one.spec, other.spec
     for what in ("paper", "scale", "folder_note"):
@@ -226,7 +226,7 @@ def _both(one: Packed, other: Packed) -> Packed:
             if every.setdefault(key := tuple(x[name] for name in names), x) != x:
                 raise DataError(f"two packs have {'/'.join(key)}, with other settings")
         spec[entry] = [*every.values()]
-    return Packed(one.stage, spec, one.published or other.published)
+    return Entry(one.stage, spec, one.published or other.published)
 
 
 def _params(mine: dict, theirs: dict) -> dict:

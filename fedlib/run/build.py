@@ -144,7 +144,7 @@ def build_method(
     try:
         kind = methods.load(spec.method)
         modules = {
-            name: module(name, one, *SIZES[: 1 + (name in kind.classifiers)])
+            name: module(name, one, *(SIZES if name in kind.classifiers else ("in_features",)))
             if isinstance(one, Architecture)
             else tuple(module(f"{name}[{i}]", each, *SIZES) for i, each in enumerate(one))
             for name, one in spec.further.items()
@@ -170,7 +170,7 @@ def construct(kind: type[Method], /, **own: Any) -> Method:
     method = kind(**own)
     others = tuple(x for x in tasks_of(method) if x is not method.task and x.statistics)
     if others and not is_ours(type(method)):
-        method = replace(method, task=method.task.extended(JointTask, others=others))
+        method = replace(method, task=method.task.extend(JointTask, others=others))
     contract.check(method)
     return method
 

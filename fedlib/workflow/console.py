@@ -37,7 +37,7 @@ SHOWN = {"table": ".md", "figure": ".png"}
 POINT = "accuracy"  # what every paper is about
 
 
-class Started(NamedTuple):
+class RunningJob(NamedTuple):
     """A started job and its start time."""
 
     rule: str
@@ -65,7 +65,7 @@ class Console(logging.Handler):
         self.stream, self.rewritten = stream, stream.isatty()
         self.left: Counter[str] = Counter()
         self.total = self.failed = 0
-        self.running: dict[int, Started] = {}
+        self.running: dict[int, RunningJob] = {}
         self.took: dict[str, list[float]] = defaultdict(list)
         self.said: dict[tuple[str, ...], str] = {}
         self.began = self.last_line = time.monotonic()
@@ -103,7 +103,7 @@ class Console(logging.Handler):
         known = [names[x] for x in STAGES.get(record.rule_name, ()) if x in names]
         name = f"{record.rule_name} {'/'.join(known)}".strip()
         output = [str(file) for file in record.output]
-        self.running[record.jobid] = Started(record.rule_name, name, output, time.monotonic())
+        self.running[record.jobid] = RunningJob(record.rule_name, name, output, time.monotonic())
         self._tell()
 
     def _on_job_finished(self, record: logging.LogRecord) -> None:
@@ -171,7 +171,7 @@ class Console(logging.Handler):
         at_a_time = max(1.0, (sum(done) + begun) / self._runtime())
         return max(0.0, work - begun) / at_a_time
 
-    def _show(self, job: Started) -> None:
+    def _show(self, job: RunningJob) -> None:
         """Write the first table of accuracies, and the path of the first such figure."""
         suffix = self.waits.get(job.rule, ".")
         for file in map(Path, job.output):

@@ -23,7 +23,7 @@ from torch import nn
 import fedlib.engine.device
 import fedlib.engine.executors
 from fedlib import tree
-from fedlib.engine.device import placed
+from fedlib.engine.device import place
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.task import Task
@@ -164,9 +164,9 @@ def test_rows_stay_in_host_memory_when_all_clients_take_too_much(monkeypatch):
     moves, rows = [], Rows([wide, deep, wide])  # 9 + 4 + 9 numbers of 4 bytes
     monkeypatch.setattr(fedlib.engine.device, "move", lambda x, to: moves.append(to) or dict(x))
     monkeypatch.setattr(fedlib.engine.device, "total_memory", lambda device: 4 * 22 * 4)
-    assert placed(rows) is rows and moves == []
+    assert place(rows) is rows and moves == []
     monkeypatch.setattr(fedlib.engine.device, "total_memory", lambda device: 4 * 22 * 4 - 1)
-    there = placed(rows)
+    there = place(rows)
     assert moves == [torch.device("cpu")] * 2  # one of each kind, which clients share
     assert there[0] is there[2] and there[0] is not wide
 

@@ -169,7 +169,7 @@ def of_pack(request, name: str) -> Case:
     folder, _ = request.getfixturevalue("paper")
     pack = request.getfixturevalue("tmp_path")
     spec = {"name": "main", "federations": [{}], "runs": [{}]}
-    shown = [packs.Packed("table", spec, True)]
+    shown = [packs.Entry("table", spec, True)]
     packs.write(pack, folder / "metrics.parquet", folder / "clients.parquet", shown)
 
     def made():

@@ -29,7 +29,7 @@ from fedlib import methods, streams, tree
 from fedlib.engine.task import Batch, Task
 from fedlib.errors import DataError, DivergedError
 from fedlib.methods.adaptive_experts import AdaptiveExperts, Ensemble, Mixture
-from fedlib.methods.parts.own_experts import Features, Frozen
+from fedlib.methods.parts.own_experts import Cache, Features
 from fedlib.run import evaluate
 from fedlib.run.build import build_method, build_task
 from fedlib.run.checkpoint import Checkpoints
@@ -440,7 +440,7 @@ def test_what_is_known_of_experts_trains_the_gates_that_whole_ones_do(name, monk
     frozen = method.networks.freeze(*method.assemble(settled, cohort), cohort, "test")
     assert type(frozen.features) is kind and type(frozen.stop_logits) is torch.Tensor
     found = method.mix(settled, cohort)
-    unknown = lambda networks, experts, own, *_: Frozen(experts, own)  # noqa: E731
+    unknown = lambda networks, experts, own, *_: Cache(experts, own)  # noqa: E731
     monkeypatch.setattr(type(method.networks), "freeze", unknown)
     whole = method.mix(settled, cohort)
     start = method.draw_gates(cohort)

@@ -134,7 +134,7 @@ def test_gates_count_by_how_probable_the_input_is_among_their_clients():
     for row, client in zip(found, federation.ids("seen").tolist(), strict=True):
         x = torch.from_numpy(federation.x[federation.val.of(client)])
         evidence = [
-            fedmix_vae.elbo(CODER, params, tree.take(personal.given, 0), batch_of(x))
+            fedmix_vae.elbo(CODER, params, tree.take(personal.constants, 0), batch_of(x))
             for params in tree.unstack(tree.take(personal.autoencoders, 0))
         ]
         p = torch.stack(evidence, 1).exp() * torch.from_numpy(sizes)

@@ -200,7 +200,7 @@ def test_a_gate_asks_the_engine_for_no_second_example(input_norm, hidden_norm):
     task = Task(lambda: gate(input_norm=input_norm, hidden_norm=hidden_norm, side=4))
     assert not task.needs_pairs
     normed = tiny_task(norm=True)
-    assert normed.needs_pairs and normed.extended(JointTask, others=(task,)).needs_pairs
-    assert not tiny_task().extended(JointTask, others=(task,)).needs_pairs
+    assert normed.needs_pairs and normed.extend(JointTask, others=(task,)).needs_pairs
+    assert not tiny_task().extend(JointTask, others=(task,)).needs_pairs
     for kind in (MixtureTask, SortingTask):
-        assert normed.extended(kind).needs_pairs and not task.extended(kind).needs_pairs
+        assert normed.extend(kind).needs_pairs and not task.extend(kind).needs_pairs

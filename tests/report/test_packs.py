@@ -35,7 +35,7 @@ def made(tmp_path_factory):
         frames.write_parquet(frame, file)
     sheet = TableInputs.read(exhibit, *inputs, PUBLISHED).make()
     render.write(sheet, *(root / f"run.{form}" for form in ("csv", "md", "tex", "json")))
-    packs.write(root / "kept/pack", *inputs, [packs.Packed("table", exhibit, True)])
+    packs.write(root / "kept/pack", *inputs, [packs.Entry("table", exhibit, True)])
     return root
 
 

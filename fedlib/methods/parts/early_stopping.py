@@ -81,7 +81,7 @@ def decaying(local: Solver, decays: bool) -> Solver:
     return replace(local, schedule=SlowDecay()) if decays else local
 
 
-class Fitted(NamedTuple):
+class FitResult(NamedTuple):
     """The result of `fit`."""
 
     models: dict[str, Params]  # by name, leaves [C, ...]
@@ -97,7 +97,7 @@ def fit(
     stopping: EarlyStopping,
     stream: str,
     keep: tuple[str, ...] = ("best",),
-) -> Fitted:
+) -> FitResult:
     """Each client minimises the mean of its losses until it stops.
 
     Args:
@@ -232,10 +232,10 @@ class _Course:
             to, of = (upload(x, self.cohort.ids.device) for x in places)
             tree.put_(self.kept[name], to, tree.take(self.params, of))
 
-    def end(self) -> Fitted:
+    def end(self) -> FitResult:
         """The result, when all clients have stopped."""
         self.cohort.journal.examples += int(self.examples)
-        return Fitted(self.kept, self.memory.epochs[self.cohort.host_ids])
+        return FitResult(self.kept, self.memory.epochs[self.cohort.host_ids])
 
     def leave(self, stops: np.ndarray) -> None:
         """Drop the clients that stop; `stops` is a mask of the clients still training."""

@@ -25,7 +25,7 @@ Outputs = tuple[Tensor, Tensor]  # features [B, E, F] and log-probabilities [B, 
 BLOCK = 2**24  # pooled features, as numbers over all clients, that are in memory at once
 
 
-class Known(NamedTuple):
+class GatedClient(NamedTuple):
     """A client with a gate."""
 
     experts: Params  # [E, ...]
@@ -38,7 +38,7 @@ class Known(NamedTuple):
         return log_weights(self.gate, pool(self.pooling, features), self.keep)
 
 
-class Anybody(NamedTuple):
+class UnknownClient(NamedTuple):
     """A predictor for a shard of unknown origin: it may belong to any seen client."""
 
     experts: Params  # [E, ...]
@@ -49,6 +49,9 @@ class Anybody(NamedTuple):
     def log_weights(self, features: Tensor) -> Tensor:
         """log p(e|x) from the experts' features [B, E, F] -> [B, E]"""
         return marginalise(self.gates, self.pooling, self.log_prior, features)
+
+
+Predictor = GatedClient | UnknownClient
 
 
 def uniform(num_features: int, num_experts: int, like: Tensor) -> Gate:

@@ -47,7 +47,7 @@ class Features(NamedTuple):
     own: Tensor  # [N, F]
 
 
-class Frozen(NamedTuple):
+class Cache(NamedTuple):
     """Frozen experts, and those of their outputs that are the same for every batch.
 
     Of training examples these are the features, unless the bodies use random numbers (dropout).
@@ -87,7 +87,7 @@ class Networks:
     @cached_property
     def together(self) -> JointTask:
         """The task that trains experts and gate together."""
-        return self.task.extended(JointTask, others=(self.expert, self.gate))
+        return self.task.extend(JointTask, others=(self.expert, self.gate))
 
     def logits(self, experts: Params, own: Params, batch: Batch) -> Tensor:
         """Logits of the clusters' experts, then of the local expert -> [B, E + 1, L]"""
@@ -142,7 +142,7 @@ class Networks:
         mixture = Mixture(**models, members=members)
         return nll(self.mix(mixture, batch), batch.y, self.task.class_weights)
 
-    def gate_losses(self, models: dict, frozen: Frozen, members: Tensor, batch: Batch) -> Tensor:
+    def gate_losses(self, models: dict, frozen: Cache, members: Tensor, batch: Batch) -> Tensor:
         """The same with frozen experts -> [B]"""
         experts = log_probs(self.frozen_logits(frozen, batch))
         weights = self.log_weights(models["gate"], members, batch)
@@ -150,7 +150,7 @@ class Networks:
 
     # -- frozen experts -----------------------------------------------------------------
 
-    def freeze(self, experts: Params, own: Params, cohort: Cohort, stop_split: str) -> Frozen:
+    def freeze(self, experts: Params, own: Params, cohort: Cohort, stop_split: str) -> Cache:
         """Frozen experts, with the outputs that are the same in every epoch.
 
         Args:
@@ -161,12 +161,12 @@ class Networks:
         stop_logits = cohort.score(self.logits, experts, own, split=stop_split)  # no dropout
         (bodies, heads), (body, head) = self.task.split(experts), self.expert.split(own)
         if not bodies or self._has_dropout(bodies, body, cohort):
-            return Frozen(experts, own, stop_logits=stop_logits)
+            return Cache(experts, own, stop_logits=stop_logits)
         shared = cohort.score(self._features, bodies)
         local = cohort.score(self.expert.features, body)
-        return Frozen(heads, head, Features(shared, local), stop_logits)
+        return Cache(heads, head, Features(shared, local), stop_logits)
 
-    def frozen_logits(self, frozen: Frozen, batch: Batch) -> Tensor:
+    def frozen_logits(self, frozen: Cache, batch: Batch) -> Tensor:
         """As `logits`, for frozen experts on the batch that `view` gives -> [B, E + 1, L]"""
         if not batch.train and len(frozen.stop_logits):
             return frozen.stop_logits[batch.index]

@@ -22,7 +22,7 @@ import numpy as np
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.device import placed
+from fedlib.engine.device import place
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import JointTask, Params, Task
 from fedlib.tree import Rows, Tree
@@ -70,7 +70,7 @@ class OwnModels:
     def joint(self, *beside: Task) -> JointTask:
         """The task of cohorts that train these models and models of the tasks `beside`."""
         first, *others = (*beside, *self.tasks)
-        return first.extended(JointTask, others=tuple(others))
+        return first.extend(JointTask, others=tuple(others))
 
 
 def refuse_other_heads(tasks: Iterable[Task]) -> None:
@@ -85,7 +85,7 @@ def refuse_other_heads(tasks: Iterable[Task]) -> None:
 
 def place_in_turn(drawn: Sequence[Tree], num_clients: int) -> Rows:
     """Item k modulo `len(drawn)` for each client k, on a device with room for all of them."""
-    return placed(tree.in_turn(drawn, range(num_clients)))
+    return place(tree.in_turn(drawn, range(num_clients)))
 
 
 def put_parts(models: Rows, parts: Params, where: Iterable[bool] | None = None) -> Rows:
