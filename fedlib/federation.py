@@ -149,7 +149,7 @@ class Federation:
         lengths = clients, self.num_classes, self.x.shape[-1]
         for name, length in zip(NAMES, lengths, strict=True):
             names = getattr(self, name)
-            if names is not None and len({*names.tolist()}) != length:
+            if names is not None and not len({*names.tolist()}) == len(names) == length:
                 raise DataError(f"{name} must have {length} different names, got {names.tolist()}")
         if self.truth is not None and not np.allclose(self.truth.sum(1), 1, atol=1e-5):
             raise DataError("truth must be probabilities that sum to 1 for every input")

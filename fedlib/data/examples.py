@@ -92,10 +92,10 @@ class Examples(NamedTuple):
         return self._replace(**{k: a if a is None else a[rows] for k, a in each.items()})
 
     def by_part(self) -> "Examples":
-        """The examples with the training part first; the order within a part stays."""
-        if np.all(self.part[:-1] <= self.part[1:]):
+        """The training part, then the test part, without validation; in a part the order stays."""
+        if VAL not in self.part and np.all(self.part[:-1] <= self.part[1:]):
             return self
-        return self.take(np.argsort(self.part, kind="stable"))
+        return self.take(np.concatenate([np.flatnonzero(self.part == x) for x in (TRAIN, TEST)]))
 
     def of_owner(self, part: int | None = None) -> list[np.ndarray]:
         """Rows of each owner, in ascending order -> [num_owners] arrays of int64

@@ -78,7 +78,7 @@ class RawFile(_Below):
         """Why the file at `path` is not the official one; "" if it is."""
         if not path.is_file():
             return "is not a plain file"
-        if (size := path.stat().st_size) != self.size is not None:
+        if self.size not in (None, size := path.stat().st_size):
             return f"has {size:,} bytes, the official file has {self.size:,}"
         if not self.is_verifiable:
             whole = not self.name.endswith(".zip") or zipfile.is_zipfile(path)

@@ -29,7 +29,7 @@ class Stock(NamedTuple):
       train, test: numbers of examples in its official parts; test 0 means one part only.
       shape: of an input.
       owners: approximate number of natural clients; 0 for none.
-      apart: whether an owner is in one part only.
+      apart: owners of the training part, if no owner is in both parts; 0 otherwise.
       tokens: vocabulary and padding of texts that are cut into tokens.
     """
 
@@ -37,7 +37,7 @@ class Stock(NamedTuple):
     test: int
     shape: tuple[int, ...] = ()
     owners: int = 0
-    apart: bool = False
+    apart: int = 0
     tokens: Tokens | None = None
 
 
@@ -52,7 +52,7 @@ STOCKS = {
     "femnist:leaf": Stock(733_000, 81_000, NIST, owners=3_597),
     "femnist:tff": Stock(671_585, 77_483, NIST, owners=3_400),
     "mnist:mnist": Stock(60_000, 10_000, NIST),
-    "mnist:qmnist": Stock(60_000, 10_000, NIST, owners=1_000, apart=True),
+    "mnist:qmnist": Stock(60_000, 10_000, NIST, owners=836, apart=539),
     "sent140": Stock(1_600_000, 359, tokens=Tokens(30_522, 0)),  # BERT's
     "shakespeare": Stock(3_300_000, 900_000, (80,), owners=1_000),
     "yelp": Stock(650_000, 50_000, tokens=Tokens(50_257, 50_256)),  # GPT-2's
@@ -172,8 +172,8 @@ def _resize(stock: Stock, params: dict, num_classes: int) -> Stock:
 def _owners(stock: Stock) -> np.ndarray:
     """Owner of each example; every part is shared equally -> [M] int64"""
     if stock.apart:
-        half = stock.owners // 2
-        train, test = (np.arange(n) * half // n for n in (stock.train, stock.test))
-        return np.concatenate([train, half + test])
+        train = np.arange(stock.train) * stock.apart // stock.train
+        test = np.arange(stock.test) * (stock.owners - stock.apart) // stock.test
+        return np.concatenate([train, stock.apart + test])
     parts = [np.arange(n) * stock.owners // n for n in (stock.train, stock.test) if n]
     return np.concatenate(parts)

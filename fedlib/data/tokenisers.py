@@ -32,7 +32,7 @@ from fedlib.federation import Tokens
 
 PADDING = ("[PAD]", "<pad>", "<|endoftext|>", "</s>")  # as vocabularies call it
 UNKNOWN = "[UNK]"
-VOCABULARY = 10_000  # words
+VOCABULARY = 10_000  # words, with [PAD] and [UNK]
 
 
 class Tokeniser(NamedTuple):

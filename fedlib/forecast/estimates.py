@@ -220,7 +220,7 @@ class Estimates:
     def minutes(self, stage: str, wildcards: Mapping, times: float = 1) -> int:
         """Minutes to request from a scheduler, for `times` trainings or evaluations in one job."""
         cost = self.cost(stage, wildcards)
-        return math.ceil(SLOWER * times * cost.seconds / 60) if cost else UNKNOWN_MINUTES[stage]
+        return math.ceil(times * (SLOWER * cost.seconds / 60 if cost else UNKNOWN_MINUTES[stage]))
 
 
 def run_name(wildcards: Mapping) -> str:

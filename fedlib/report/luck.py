@@ -157,7 +157,7 @@ def survival(
     Returns:
       Columns title; "before", "p_before": median difference and p, adjusted by Holm, of `once`;
       "median", "low", "high", "p": of the means over the tunings of `again`; "share": of draws of
-      one tuning for each method and federation in which the difference has the sign of "median" and
+      one tuning for each method and federation whose median difference has the sign of "median" and
       p is at most 0.05; "datasets", "datasets_low", "datasets_high", "p_datasets": mean of the
       means of data sets, with Student's interval and test.
     """

@@ -50,10 +50,9 @@ def seeds_differ(exhibit: ExhibitSpec) -> list[str]:
     redrawn = len(kept) < len(exhibit.federations)
     cohorts = any(run.participation.get("rate", 1) < 1 for run in exhibit.runs)
     differ = [*["partition"] * redrawn, "initial parameters", *["cohorts"] * cohorts]
-    same = [
-        *(["partition into clients" + redrawn * f" of {' and '.join(kept)}"] if kept else []),
-        *([] if cohorts else ["cohorts (everybody trains in every round)"]),
-    ]
+    of = f" of {' and '.join(kept)}" if redrawn else ""
+    same = [f"partition into clients{of}"] if kept else []
+    same += [] if cohorts else ["cohorts (everybody trains in every round)"]
     drawn = f"Seeds differ in {', '.join(differ)} and order of the batches"
     return [f"{drawn}; they share the {' and the '.join(same)}." if same else f"{drawn}."]
 

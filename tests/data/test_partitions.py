@@ -53,7 +53,8 @@ def made_up():
     """Images of one shade each, their number, which no turn and no permutation changes."""
     known = {"owner": np.arange(NUM) * 37 % 20, "num_owners": 20, "coarse": np.arange(10) // 5}
     examples = numbered(np.arange(NUM) % 10, NUM_TRAIN, mean=(0.0,), std=(1.0,), **known)
-    return examples._replace(x=np.tile(examples.x.astype(float), (1, 1, 4, 4)))
+    x = np.tile(examples.x.astype(float), (1, 1, 4, 4))
+    return examples._replace(x=x, class_name=np.array([*"abcdefghij"]))
 
 
 def dealt(kind, seed=1, **changes):
@@ -89,12 +90,13 @@ def test_no_example_is_owned_twice_and_labels_are_those_of_the_images(kind):
     found = []
     for split in SPLITS:
         number, cluster = numbers(built, split)
-        if kind != "permuted":  # which permutes labels
+        if built.class_name is not None:
             assert np.array_equal(built.y[built.split(split).rows], number % 10)
         found += zip(number.tolist(), cluster.tolist(), strict=True)
         if "part" in partition.needs and kind != "writer_groups":  # whose probe has both parts
             assert all((number >= NUM_TRAIN) == (split == "test"))
     assert len(found) == len(set(found)) > 200
+    assert (built.class_name is None) == (kind == "permuted")  # which permutes labels
     assert (built.train.sizes[built.ids("seen")] > 0).all()
 
 

@@ -67,9 +67,8 @@ def test_a_total_that_is_read_in_a_part_counts_whole(monkeypatch):
     monkeypatch.setattr(parts, "PART_BYTES", {"cpu": 0})  # a client in each part
     task = tiny_task()
     cohort = cohort_of(task, federation_for("fedavg", SIZES))
-    start = cohort.broadcast(task.init(0))
     found = [
-        cohort.fit(task.loss, start, local=sgd(), returns=returns)[0].mean()
+        cohort.fit(task.loss, cohort.held(task.init(0)), local=sgd(), returns=returns)[0].mean()
         for returns in (Cohort.total, lambda part, models: part.collect(part.total(models)))
     ]
     assert_close(*found, 1e-14)

@@ -73,6 +73,8 @@ def test_a_mean_has_the_spread_that_so_many_seeds_can_give(seeds, cell, note):
     text = render.to_markdown(build(exhibit, main_metrics(seeds)))
     assert cell in text and note in text
     assert ("±" in text, "Student" in text) == (seeds == 3, seeds == 3)
+    gain = {"mean": 0.012, "low": 0.01, "high": 0.014, "ci95": 0.003, "seeds": 3}
+    assert render.with_spread(gain, "ci95", render.points) == "+1.2 ± 0.3"
 
 
 def test_a_number_published_for_another_data_set_is_not_shown():

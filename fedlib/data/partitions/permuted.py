@@ -51,7 +51,8 @@ class Permuted(Official):
         cluster, owners = self.clusters(seed), self.owners(parts, seed)
         # The training part, then one copy of the test part for each cluster.
         train, test = official.halves(parts)
-        pool = parts.take(np.concatenate([train, np.tile(test, self.num_clusters)]))
+        rows = np.concatenate([train, np.tile(test, self.num_clusters)])
+        pool = parts.take(rows)._replace(class_name=None)  # a label means another class elsewhere
         ways = self.permutations(parts.num_classes, seed)
         for client, rows in enumerate(map(np.concatenate, zip(*owners, strict=True))):
             pool.y[rows] = ways[cluster[client]][pool.y[rows]]

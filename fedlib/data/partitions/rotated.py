@@ -73,14 +73,11 @@ class Rotated(Official):
         Raises:
           ConfigError: if there are too few examples.
         """
-        train, test = official.halves(parts)
         owners, clients = Owners([], []), self.num_clients // len(self.rotations)
+        sizes, halves = (self.train_examples, self.test_examples), official.halves(parts)
         for number, angle in enumerate(self.rotations):
-            start = number * len(parts.y)
-            for part, rows, size, owned in (
-                ("train", train, self.train_examples, owners.train),
-                ("test", test, self.test_examples, owners.test),
-            ):
+            start, each = number * len(parts.y), zip(halves, sizes, owners, strict=True)
+            for part, (rows, size, owned) in zip(("train", "test"), each, strict=True):
                 draw = streams.generator(seed, "rotated", part, angle)
                 owned.extend(official.deal_evenly(part, start + rows, clients, size, draw))
         return owners

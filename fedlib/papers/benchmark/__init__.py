@@ -4,7 +4,8 @@ This is no published paper, but a comparison of ours. Every method has the same 
 number of tuning trials, and test examples choose nothing.
 
 Scales:
-  demo     two worlds at two sizes and two federations of digits, few methods, three trials
+  demo     one world at two divergences and sizes, two federations of digits, few methods, three
+           trials
   reduced  seven worlds, a phase diagram of 16, twelve real federations, one of unlike models, one
            with a server that has data; twelve trials, three seeds
   full     the same with a phase diagram of 25, 32 trials and ten seeds

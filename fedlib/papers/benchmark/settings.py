@@ -22,7 +22,7 @@ SERVER = {"solver": "sgd", "lr": 0.1, "batch_size": 32, "epochs": 1}  # on the s
 
 @dataclass(frozen=True, kw_only=True)
 class Variant(_frame.Variant):
-    """A method; its hyper-parameters are those that are not the class's defaults.
+    """A method and its hyper-parameters.
 
     Attributes:
       home: the worlds that meet its assumption.

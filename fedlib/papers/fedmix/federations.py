@@ -1,4 +1,4 @@
-"""FedMix's federations; sections are those of README.md, and F1 to F12 its decisions."""
+"""FedMix's federations; sections are those of README.md, and F1 to F13 its decisions."""
 
 from fedlib.papers.fedmix.settings import Setting
 from fedlib.spec import Data

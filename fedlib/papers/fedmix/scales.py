@@ -1,7 +1,7 @@
 """The runs of FedMix at every scale.
 
 "Paper" is Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission, which has no
-official code; sections are those of README.md, and F1 to F12 its decisions.
+official code; sections are those of README.md, and F1 to F13 its decisions.
 """
 
 from fedlib.papers._frame import DIGITS_NOTE, Scale

@@ -1,7 +1,7 @@
 """The federations and runs of pFedMoE at every scale.
 
 Sections are those of README.md. Client data are those of `path_line`: a few classes each, with
-about equal shares of a class, and 8:2 training and test examples (9.1).
+about equal shares of a class, and 8:2 training and test examples (section 4.2).
 """
 
 from fedlib.papers._frame import DIGITS_NOTE, TITLES, Scale
@@ -17,7 +17,7 @@ LABELS = {  # of partitions
     "dirichlet": "dirichlet{alpha:g}",
 }
 CLIENTS = (10, 50, 100)  # N (section 4.4)
-TARGETS = {  # section 9.1; none is given for MNIST
+TARGETS = {  # section 6; none is given for MNIST
     "cifar10": {10: 0.9, 50: 0.9, 100: 0.9},
     "cifar100": {10: 0.7, 50: 0.6, 100: 0.5},
 }
@@ -116,7 +116,7 @@ MORE = {  # runs and roles of some federations
 
 
 def full() -> Scale:
-    """Data sets, federations and the grid's largest rounds and epochs (sections 5 and 9.1)."""
+    """Data sets, federations and the grid's largest rounds and epochs (section 5)."""
     paper = {"rounds": 500, "epochs": 10, "batch_size": 512}
     usual = {"labels": EVERYTHING, "roles": ("main",), **paper}
     few = {"labels": settings.FEW, **paper}

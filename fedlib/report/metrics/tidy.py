@@ -37,9 +37,9 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
 
     Rows at "last" only: views that only the evaluation of the final state has, FLOPs if it measured
     them, examples and FLOPs of clients' training for the evaluation, metrics of single predictions
-    if requested, and representations of examples. Rows at "round" only, for recorded rounds:
-    divergence of the clients' updates by expert, cells of tables by row and expert, and what the
-    method records of each round.
+    if requested, representations of examples, sizes of models, and what was selected. Rows at
+    "round" only, for recorded rounds: divergence of the clients' updates by expert, cells of tables
+    by row and expert, and what the method records of each round.
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history.

@@ -166,7 +166,7 @@ def with_spread(found: dict, spread: str, text: Callable[[float], str]) -> str:
     # One of all seeds together, such as a ratio of spreads, has no spread.
     seeds = 1 if np.isnan(found["low"]) else found["seeds"]
     if seeds >= INTERVAL_SEEDS:
-        return f"{text(found['mean'])} ± {text(found[spread])}"
+        return f"{text(found['mean'])} ± {text(found[spread]).removeprefix('+')}"
     if seeds > 1:
         return f"{text(found['mean'])} ({text(found['low'])} to {text(found['high'])})"
     return text(found["mean"])

@@ -158,7 +158,7 @@ def _name(axes: Axes, run: pd.DataFrame, middle: float) -> None:
             for there, (titles, by) in names.items()
             if math.dist(there, here) < 1 and (titles == [title] or by == [measured])
         ]
-        titles, by = names.setdefault((*near, here)[0], ([], []))
+        titles, by = names.setdefault(near[0] if near else here, ([], []))
         titles.extend({title} - {*titles})
         by.extend({measured} - {*by})
     axes.figure.draw_without_rendering()  # else the places of points are not known
