@@ -29,7 +29,7 @@ def main() -> None:
         args = arguments.read([first, *others], here)
     if args.command != "list" and not Path("config.yaml").exists():
         raise ConfigError(
-            f"{args.command} works in a checkout of the project only (docs/install.md), and this "
-            "fedlib is an installed package; python -m fedlib list works here"
+            f"{args.command} works in a checkout of the project only (docs/install.md), with its "
+            "config.yaml; in an installed package python -m fedlib list works"
         )
     import_module(f"fedlib.cli.{args.command.replace('-', '_')}").main(args)

@@ -87,6 +87,7 @@ def read(words: Sequence[str], here: Path = ROOT) -> argparse.Namespace:
     args, options = _parser(here).parse_known_args(words)
     if options and args.command != "run":
         raise ConfigError(f"{args.command} does not know {shlex.join(options)}")
+    config.check_unique("--config", [x.partition("=")[0] for x in getattr(args, "config", ())])
     args.options, args.said = options, shlex.join(sys.argv)
     return args
 

@@ -3,6 +3,7 @@
 import argparse
 import compileall
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,17 +25,18 @@ def main(args: argparse.Namespace) -> None:
     """Check the configuration, lock the folder, and run Snakemake in it."""
     if any(word.startswith(("-n", "--dry")) for word in args.options):
         raise ConfigError("make plan says what would run; for Snakemake's own words: snakemake -n")
+    if odd := re.search(r"(^| )(-d|--directory|(--cores|-c)[ =]?0\b)", " ".join(args.options)):
+        raise ConfigError(f"make works here and with at least one core; leave out {odd[0].strip()}")
     plan = check_plan(args)
     tell(remarks.describe(plan))
     locks.hold_folder(command=args.said)
     before = _result_times(plan)
     _run(args, plan)
-    if plan.path("report_html") not in (made := _result_times(plan)):
-        return  # only a part was requested, such as by ARGS=partitions
-    if made == before:
-        print(f"Nothing to do: {plan.path('report_html')} is up to date.")
-    else:
+    report, made = plan.path("report_html"), _result_times(plan)
+    if made.get(report) != before.get(report):
         show(plan)
+    elif report in made and made == before:  # else only a part was requested, as by ARGS=partitions
+        print(f"Nothing to do: {report} is up to date.")
 
 
 def _run(args: argparse.Namespace, plan: Plan) -> None:
@@ -43,7 +45,7 @@ def _run(args: argparse.Namespace, plan: Plan) -> None:
     compileall.compile_dir(ROOT / "fedlib", quiet=2)
     here = not any(word.startswith(ELSEWHERE) for word in args.options)
     if here and (device := gpu.choose_device(plan.config["device"])) != plan.config["device"]:
-        args.config = [*args.config, f"device={device}"]
+        args.config = [x for x in args.config if x[:7] != "device="] + [f"device={device}"]
         plan = arguments.plan(args)
     *first, last = steps(args, plan)
     for step in first:

@@ -20,6 +20,7 @@ class OfTunings(Chosen, base=True):
     """
 
     room_for_others: ClassVar = False
+    drawn_by: ClassVar = "of_tunings"
 
     def keep_comparable(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of a whole grid: of the methods with both runs on the federations with most."""

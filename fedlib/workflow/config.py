@@ -178,6 +178,10 @@ def _check_list(key: str, value: object) -> None:
     check_unique(key, value)
 
 
+def _check_targets(key: str, values: Iterable[str]) -> None:
+    check_unique(key, [overrides.parse(value).target for value in values])
+
+
 def _check_seeds(key: str, seeds: Iterable[int]) -> None:
     if any(not 0 <= seed <= MAX_SEED for seed in seeds):
         raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {quote(seeds)}")
@@ -241,7 +245,7 @@ KEYS = {
     "methods": Key(None, lambda key, files: [_check_path(key, x) for x in files], listed=True),
     "budget": Key(None, lambda _, text: budget_seconds(text)),
     "rounds": Key(None, check_count, tagged=True),
-    "set": Key(None, None, listed=True, tagged=True),
+    "set": Key(None, _check_targets, listed=True, tagged=True),
     "sources": Key(None, None, listed=True),
     "tag": Key("", _check_tag),
     "device": Key("auto", _one_of(*DEVICES)),

@@ -212,6 +212,7 @@ def install(logger: logging.Logger) -> None:
     """Let Snakemake's `logger` write through a `Console`, if `FEDLIB_PROGRESS` asks for it."""
     if os.environ.get(VARIABLE) != "1":
         return
+    logging.raiseExceptions = False  # a full disk: Snakemake's own log would print tracebacks
     for handler in list(logger.handlers):
         if handler.name == internals.STREAM_HANDLER:
             logger.removeHandler(handler)

@@ -68,8 +68,9 @@ def apply(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]
     """The papers with other values; ConfigError for unknown names and keys."""
     changed = dict(papers)
     found = [(*_name_and_keys(one, changed.values()), one) for one in map(parse, given)]
-    # Those of a tuning first, to which the others add what is fixed.
-    for name, keys, override in sorted(found, key=lambda one: one[1][0] != "tuning"):
+    # Those of a tuning first, to which the others add what is fixed; those of one run last.
+    found.sort(key=lambda one: (one[1][0] != "tuning", "/" in one[0]))
+    for name, keys, override in found:
         changed = {key: _in_paper(paper, name, keys, override) for key, paper in changed.items()}
     return changed
 

@@ -126,9 +126,8 @@ def test_what_gives_no_pairs_is_refused(odd):
 
 
 def test_the_error_of_a_data_set_is_told():
-    cut = DataLoader(tensors(X, Y), collate_fn=lambda pairs: int("cut short"))
     with pytest.raises(ConfigError, match="got DataLoader: invalid literal .*'cut short'"):
-        fedlib.Federation.from_datasets([cut])
+        fedlib.Federation.from_datasets([DataLoader(X, collate_fn=lambda _: int("cut short"))])
 
 
 def test_one_data_set_is_no_list_of_them():

@@ -10,7 +10,7 @@ import pytest
 from fedlib import papers
 from fedlib.errors import DataError
 from fedlib.report import luck
-from fedlib.report.tables import survival
+from fedlib.report.tables import of_tunings
 
 SPREADS = {"dataset": 0.10, "federation": 0.05, "tuning": 0.04, "training": 0.01}
 
@@ -141,16 +141,16 @@ def test_a_tuning_shares_in_a_difference_if_it_decides_it_in_the_same_direction(
 @pytest.mark.parametrize(
     ("spreads", "lead", "verdict"),
     [
-        ({}, 0.1, survival.SURVIVES),
-        ({"training": 0.05}, 0.0, survival.NEVER),
-        ({"dataset": 0.08}, 0.08, survival.FEW),
+        ({}, 0.1, of_tunings.SURVIVES),
+        ({"training": 0.05}, 0.0, of_tunings.NEVER),
+        ({"dataset": 0.08}, 0.08, of_tunings.FEW),
     ],
 )
 def test_a_difference_survives_if_neither_tunings_nor_data_sets_explain_it(spreads, lead, verdict):
     small = dict.fromkeys(SPREADS, 0.001)
     both = planted({"A": lead, "B": 0.0}, small | spreads, draw=4)
     [row] = luck.survival(*both, ["A", "C"], "B").to_dict("records")
-    assert row["title"] == "A" and survival.verdict(row) == verdict
+    assert row["title"] == "A" and of_tunings.verdict(row) == verdict
 
 
 def test_a_difference_that_one_tuning_made_is_luck():
@@ -158,7 +158,7 @@ def test_a_difference_that_one_tuning_made_is_luck():
     ahead = once.assign(value=once["value"] + 0.1 * (once["title"] == "A"))
     [row] = luck.survival(again, ahead, ["A"], "B").to_dict("records")
     assert row["before"] > 0.05 and row["p_before"] < 0.01
-    assert survival.verdict(row) == survival.LUCK
+    assert of_tunings.verdict(row) == of_tunings.LUCK
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,10 @@ def test_a_federation_has_other_clients_and_its_runs_keep_their_specification(to
 def test_several_hold_together_and_values_are_json_or_words(toy):
     plan = toy("fedavg.model_params.hidden=[8,16]", "fedavg.model_params.kind=wide")
     assert plan.run("toy", "digits", "fedavg").model_params == {"hidden": [8, 16], "kind": "wide"}
+    plan = toy("digits/fedem.rounds=7", "fedem.rounds=5")  # that of one run holds there
+    assert [plan.run("toy", x, "fedem").rounds for x in ("digits", "mnist")] == [7, 5]
+    with pytest.raises(ConfigError, match="set: 'fedem.rounds' is given 2 times"):
+        toy("fedem.rounds=7", "fedem.rounds=5")
 
 
 @pytest.mark.parametrize(

@@ -14,4 +14,5 @@ class FigureInputs(Inputs):
     def make(self) -> Figure:
         """The figure, in the project's style."""
         with style.use_style():
-            return self.module.draw(self)
+            draw = getattr(self.module, "draw", None) or getattr(self.module, self.kind.kind)
+            return draw(self)

@@ -1,10 +1,11 @@
-"""The rank of each method by its mean accuracy, with intervals over tunings and over data sets."""
+"""Figures of the luck of tuning: ranks of methods with intervals, and expected bests of trials."""
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedlib.report import luck, statistics
-from fedlib.report.figures import canvas
+from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 
 ROW = 0.27  # inches
@@ -13,8 +14,8 @@ TUNINGS = {"color": "#0072B2", "linewidth": 5, "solid_capstyle": "butt"}
 DATASETS = {"color": "#6E6E6E", "linewidth": 1.2}
 
 
-def draw(given: Inputs) -> Figure:
-    """The figure, the highest method on top."""
+def rank_intervals(given: Inputs) -> Figure:
+    """The rank of each method by its mean accuracy, the highest on top."""
     again, _ = luck.accuracies(given, given.kind.rows)
     found = luck.ranks(again)
     height = 0.5 + ROW * len(found)
@@ -39,4 +40,27 @@ def draw(given: Inputs) -> Figure:
         handles,
         "By the mean test accuracy over federations, of the seen clients after the last round; "
         f"intervals of {100 * statistics.LEVEL:.0f} %.",
+    )
+
+
+def best_of_trials(given: Inputs) -> Figure:
+    """The expected best validation accuracy by number of trials."""
+    exhibit, rows, looks = given.exhibit, given.kind.rows, style.looks(given.exhibit)
+    label = {row["title"]: row["labels"][0] for row in rows if row.get("again")}
+    figure, [axes] = canvas.panels([""], "Trials", "Validation accuracy (%)", columns=1, height=3)
+    handles = []
+    for title, curve in luck.trials(given, rows).items():
+        look = looks[label[title]].curve()
+        first, every = style.markers(exhibit.runs, label[title], len(curve))
+        axes.plot(np.arange(1, len(curve) + 1), curve, markevery=(first, every), **look)
+        handles.append(Line2D([], [], label=title, **look))
+    canvas.rounds_axis(axes)
+    canvas.percent_axis(axes)
+    return canvas.finish(
+        figure,
+        exhibit,
+        handles,
+        "Expected highest validation accuracy of the seen clients after the last round if only so "
+        "many of the trials had been made, the mean over federations; trials of all tunings "
+        "together, of which a diverged one counts as 0.",
     )
