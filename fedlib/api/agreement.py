@@ -22,7 +22,7 @@ from fedlib.engine.choice import ONE_BY_ONE, choose
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor
-from fedlib.engine.task import Batch, Params, Task
+from fedlib.engine.task import Batch, Params, Task, set_precision
 from fedlib.engine.waves import Work
 from fedlib.errors import ConfigError
 from fedlib.federation import Federation, Split
@@ -93,6 +93,7 @@ def _try(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
 
 def _try_in(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
     """`_try` in one type of numbers; raises `_Unlike`."""
+    set_precision(task)
     params = task.init(0)
     plains = [Plain.of(task, params) for _ in range(3)]
     reference.check_alike(name, plains, params)
@@ -150,7 +151,7 @@ def _difference(way: str, task: Task, data: DeviceData, params: Params,
 def _by_engine(executor: Executor, task: Task, data: DeviceData,
                params: Params) -> Outcome:  # fmt: skip
     ids = torch.arange(len(SIZES), device=task.device)
-    cohort = Cohort(task, data, ids, 0, 0, executor, len(SIZES), sum(SIZES))
+    cohort = Cohort(task, data, ids, 0, 0, executor)
 
     def loss(params: Params, batch: Batch) -> Tensor:
         return reference.loss_of(task.log_probs(params, batch), batch)

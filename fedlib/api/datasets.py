@@ -43,7 +43,7 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
             raise TypeError
         inputs, labels = zip(*pairs, strict=True) if pairs else ((), ())
     except (AttributeError, TypeError, ValueError) as error:
-        why = f": {error}" if str(error) else ""
+        why = "".join(f": {line}" for line in str(error).splitlines()[-1:])  # of a worker's
         raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}{why}") from error
     if loader and labels and np.ndim(labels[0]):  # batches; one by one if its batch_size is None
         inputs, labels = ([x for batch in part for x in batch] for part in (inputs, labels))

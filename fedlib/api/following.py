@@ -172,7 +172,7 @@ def _meaning(value: Any, depth: int = 3) -> Any:
         return array_digest(np.asarray(value))
     if isinstance(value, types.BuiltinFunctionType):  # its repr may have an address
         return value.__name__
-    if isinstance(value, type) and depth and value.__module__.partition(".")[0] not in LIBRARIES:
+    if isinstance(value, type) and depth and str(value.__module__).split(".")[0] not in LIBRARIES:
         own = (x for x in vars(value).items() if x[0][:2] != "__" or inspect.isfunction(x[1]))
         return [value.__qualname__, *(_meaning(x, depth - 1) for x in own)]
     if not isinstance(value, types.FunctionType):

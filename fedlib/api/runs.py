@@ -29,7 +29,7 @@ from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
 from fedlib.run import build, rehearsal
-from fedlib.run.build import SENSELESS, build_simulation, tasks_in, tasks_of
+from fedlib.run.build import SENSELESS, build_simulation, tasks_of
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.job import training_spec
 from fedlib.run.simulate import Course, Simulation
@@ -367,7 +367,8 @@ def _build_method(
         if x.name != "task" and re.search(r"\bTask\b", str(x.type)) and own.get(x.name) is not None:
             logits = _shape_of_logits(data) if x.name in kind.classifiers else None
             made = tasks(own[x.name], x.name, logits)
-            further[x.name] = tuple(tasks_in(made)) if str(x.type).startswith("tuple") else made
+            one_of_several = str(x.type).startswith("tuple") and isinstance(made, Task)
+            further[x.name] = (made,) if one_of_several else made
     with _in_one_line(f"{kind.__name__}: "):
         made = build.construct(kind, **{**own, **further})
     build.refuse_gate(made, data)

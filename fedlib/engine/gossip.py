@@ -76,11 +76,6 @@ def fastest(graph: nx.Graph, steps: int = 500) -> np.ndarray:
     return best
 
 
-def slem(weights: np.ndarray) -> float:
-    """Second-largest eigenvalue modulus: the share of a disagreement that one mixing leaves."""
-    return float(np.abs(np.linalg.eigvalsh(weights - 1 / len(weights))).max())
-
-
 @dataclass(frozen=True)
 class GossipCohort(Cohort):
     """A cohort without a server: shared state has a copy per client, leaves [num_clients, ...].

@@ -1,7 +1,7 @@
 """Training of a cohort part by part, so that only the models of one part exist at a time.
 
 A part leaves a row for each client, or is added to a `Total`. Totals are summed client by client,
-in the cohort's order, so every bit is the same for any size of a part.
+in the cohort's order, so every bit is the same for any size of a part, unless a part reads its own.
 """
 
 from collections.abc import Iterable

@@ -155,8 +155,6 @@ def build_method(
                 raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
         local = solvers.from_spec(spec.local)
         return construct(kind, task=task, local=local, **modules, **spec.params)
-    except ConfigError:
-        raise
     except SENSELESS as error:
         raise ConfigError(f"method {spec.method}: {_text(error)}") from error
 

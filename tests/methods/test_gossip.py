@@ -8,7 +8,7 @@ from every_method import make
 from support import EXECUTORS, assert_close, simulation_of, toy_federation
 
 from fedlib import methods, streams, tree
-from fedlib.engine.gossip import connected_graph, fastest, metropolis, slem
+from fedlib.engine.gossip import connected_graph, fastest, metropolis
 
 GRAPHS = {
     "random": connected_graph(12, 0.3, seed=5),
@@ -18,6 +18,11 @@ GRAPHS = {
 }
 DECENTRALISED = "apfl fedavg fedprox fedem pfedmm gated_experts moe_fedavg".split()
 SIZES = (7, 12, 6, 10, 8)
+
+
+def slem(weights):
+    """Second-largest eigenvalue modulus: the share of a disagreement that one mixing leaves."""
+    return np.abs(np.linalg.eigvalsh(weights - 1 / len(weights))).max()
 
 
 def simulation(name, executor="loop", sizes=SIZES, rounds=3, **course):

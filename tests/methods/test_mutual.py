@@ -277,8 +277,7 @@ def test_a_hold_out_has_an_example_if_one_is_left_for_training(size, held):
 def test_the_absent_count_with_as_many_examples_as_those_who_hold_some_out():
     half = cohort_of(SMALL, toy_federation((10, 10, 10, 10), unseen=0), [0, 1])
     for cohort in holdout.apart(half, 0.3):
-        ones, zero = {"w": torch.ones(2)}, {"w": torch.zeros(())}
-        assert cohort.average(ones, zero) == {"w": 0.5}
+        assert cohort.average({"w": torch.ones(2)}, {"w": torch.zeros(())}) == {"w": 0.5}
 
 
 # -- evaluation ---------------------------------------------------------------------------

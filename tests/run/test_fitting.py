@@ -51,9 +51,8 @@ def sizes(task):
 def test_what_is_left_out_is_what_the_data_have():
     bare = spec(model_params={"hidden": 8})
     assert sizes(build_task(bare, SHAPES)) == (64, 10)
-    bare_expert = {"model": "mlp", "params": {"hidden": 8}}
-    given = replace(bare, **mixed() | {"modules": {"expert": bare_expert, "gate": module()}})
-    method = build_method(given, build_task(bare, SHAPES), SHAPES)
+    modules = {"modules": {"expert": {"model": "mlp", "params": {"hidden": 8}}, "gate": module()}}
+    method = build_method(replace(bare, **mixed() | modules), build_task(bare, SHAPES), SHAPES)
     assert sizes(method.gate) == (64, 3) and sizes(method.expert) == (64, 10)
     # Also where `build` has a default: char_lstm's first matrix embeds, in 8 numbers.
     assert sizes(build_task(spec(model="char_lstm", model_params={}), SHAPES)) == (8, 10)

@@ -1,9 +1,9 @@
 """Synthetic federations whose best possible prediction is known for every client; no raw files.
 
-Inputs are 20 numbers with one of two labels: x ~ N(0, I), but around centres in "regions", and
-around the means of classes in "priors". A *concept*, which all but "priors" have, is a direction
-theta, with p(y = 1 | x) = sigmoid(5 theta . x). Each world meets the assumption of a family of
-methods:
+Inputs are 20 numbers with one of two labels: x ~ N(0, I), but in "regions" two of them are swapped
+so that a certain one is the largest, and in "priors" x is drawn around the means of classes. A
+*concept*, which all but "priors" have, is a direction theta, with p(y = 1 | x) = sigmoid(5 theta .
+x). Each world meets the assumption of a family of methods:
 
     own       each client has a concept of its own: local training
     one       all clients have the same concept: FedAvg

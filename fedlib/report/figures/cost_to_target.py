@@ -77,7 +77,7 @@ def _spent(given: Inputs, run: Run, cost: str, target: float) -> pd.Series:
     """What a run had sent ("bytes") or computed ("flops") when it reached the target, by seed."""
     mine = exhibits.of_run(given.rows, run)
     curve = exhibits.pick(mine, at="round", metric=MEAN, **PRIMARY._asdict())
-    first = curve[curve["value"].round(8) >= target].groupby("seed")["round"].min()
+    first = curve[curve["value"].round(8) >= round(target, 8)].groupby("seed")["round"].min()
     metric = "bytes" if cost == "bytes" else "examples"
     spent = exhibits.pick(mine, at="round", metric=metric, **TRAFFIC._asdict())
     reached = spent.set_index(["seed", "round"])["value"].reindex([*first.items()]).droplevel(1)
