@@ -275,9 +275,9 @@ class Cohort:
         if not isinstance(params, dict | Rows):
             raise TypeError(f"params must be a dict or Rows, got a {type(params).__name__}")
         refuse_others((params, per_client), self.size)
-        names = params if isinstance(params, dict) else {x: None for own in params for x in own}
-        if lr_scale and lr_scale.keys().isdisjoint(names):
-            raise ValueError(f"lr_scale has {[*lr_scale]}, which are none of {[*names]}")
+        every = [params] if isinstance(params, dict) else params
+        if lr_scale and all(lr_scale.keys().isdisjoint(own) for own in every):
+            raise ValueError(f"lr_scale has {[*lr_scale]}, which are none of {[*every[0]]}")
         clients = self.host_ids.tolist()
         done = memory.epochs[clients] if memory else torch.zeros(self.size, dtype=torch.int64)
         each = local.rates(done, self.round)  # [C, epochs]

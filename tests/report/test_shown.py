@@ -60,7 +60,7 @@ def test_an_exhibit_says_what_it_shows(declared, expected):
 )
 def test_a_kind_has_a_module_that_makes_it_and_uses_all_of_its_fields(stage, kind):
     module = importlib.import_module(KINDS[stage][kind].module_name())
-    made = module.draw if stage == "figure" else getattr(module, "build", None)
+    made = getattr(module, "draw" if stage == "figure" else "build", None)
     assert callable(made or getattr(module, kind))
     text = inspect.getsource(module)
     if importlib.util.find_spec(f"fedlib.report.{kind}"):  # what a page shares with it
