@@ -177,11 +177,12 @@ def train(cohort: Cohort, task: Task, *, local: Solver, stopping: EarlyStopping)
       DataError: if a client has no examples for early stopping.
     """
 
-    def losses(params: Params, fixed: Constants, batch: Batch) -> Tensor:
+    def losses(params: Params, constants: Constants, batch: Batch) -> Tensor:
         if batch.train:
-            shape = torch.Size((len(batch.y), fixed.noise.shape[-1]))
-            fixed = fixed._replace(noise=gaussian(batch.key, shape, task.device).to(task.dtype))
-        return -elbo(task, params, fixed, batch)
+            shape = torch.Size((len(batch.y), constants.noise.shape[-1]))
+            noise = gaussian(batch.key, shape, task.device)
+            constants = constants._replace(noise=noise.to(task.dtype))
+        return -elbo(task, params, constants, batch)
 
     start, constants = task.init(cohort.seed), draw_constants(task, cohort)
     cohort = replace(cohort, task=task)

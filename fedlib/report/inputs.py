@@ -6,7 +6,7 @@ module `fedlib.report.tables.cost`, whose function makes the table; grids share 
 
 import importlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,6 +74,10 @@ class Inputs:
     def module(self) -> Any:
         """The module of its kind."""
         return importlib.import_module(self.kind.module_name())
+
+    def function(self, name: str) -> Callable:
+        """The module's function `name` or, in a module of several kinds, the one of this kind."""
+        return getattr(self.module, name, None) or getattr(self.module, self.kind.kind)
 
     @cached_property
     def rows(self) -> pd.DataFrame:

@@ -282,12 +282,12 @@ def _refuse_misfit(spec: RunSpec, method: Method, federation: Federation) -> Non
             f"{method.task.num_outputs}; it may be left out"
         )
     examples = _two_examples(federation)
-    read = [(name, method.task, False)]
-    for field in spec.further:
-        if is_ours(type(method)) or field in method.classifiers:  # others may read anything
-            for i, task in enumerate(tasks_in(value := getattr(method, field))):
-                place = f"module {field}[{i}]" if isinstance(value, tuple) else f"module {field}"
-                read.append((place, task, field in method.classifiers))
+    read, ours = [(name, method.task, False)], is_ours(type(method))
+    # Modules of a user's method may read anything, unless they classify.
+    for field in (x for x in spec.further if ours or x in method.classifiers):
+        for i, task in enumerate(tasks_in(value := getattr(method, field))):
+            place = f"module {field}[{i}]" if isinstance(value, tuple) else f"module {field}"
+            read.append((place, task, field in method.classifiers))
     try:  # with values, because for shapes alone PyTorch imports its compilers, which takes seconds
         with draws.aside(), torch.no_grad():
             for place, task, classifies in read:

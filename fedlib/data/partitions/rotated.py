@@ -76,8 +76,8 @@ class Rotated(Official):
         owners, clients = Owners([], []), self.num_clients // len(self.rotations)
         sizes, halves = (self.train_examples, self.test_examples), official.halves(parts)
         for number, angle in enumerate(self.rotations):
-            start, each = number * len(parts.y), zip(halves, sizes, owners, strict=True)
-            for part, (rows, size, owned) in zip(("train", "test"), each, strict=True):
+            start, each = number * len(parts.y), (owners._fields, halves, sizes, owners)
+            for part, rows, size, owned in zip(*each, strict=True):
                 draw = streams.generator(seed, "rotated", part, angle)
                 owned.extend(official.deal_evenly(part, start + rows, clients, size, draw))
         return owners

@@ -293,9 +293,8 @@ def _inputs(name: str, values: Any) -> np.ndarray:
             row = int(series.isna().argmax())
             raise DataError(f"{name}: column {column!r} has no value for example {row}")
         # Nullable and sparse columns have types of pandas.
-        columns.append(
-            series.to_numpy(getattr(kind, "numpy_dtype", getattr(kind, "subtype", kind)))
-        )
+        plain = getattr(kind, "numpy_dtype", getattr(kind, "subtype", kind))
+        columns.append(series.to_numpy(plain))
         _to_float32(f"{name}: column {column!r}", columns[-1])
     return np.column_stack(columns)
 

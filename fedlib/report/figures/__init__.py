@@ -14,5 +14,4 @@ class FigureInputs(Inputs):
     def make(self) -> Figure:
         """The figure, in the project's style."""
         with style.use_style():
-            draw = getattr(self.module, "draw", None) or getattr(self.module, self.kind.kind)
-            return draw(self)
+            return self.function("draw")(self)

@@ -33,9 +33,8 @@ class TableInputs(Inputs):
     stage = "table"
 
     def make(self) -> Sheet:
-        """The table, by `build` of its module or, in one of several kinds, what is called so."""
-        module = self.module
-        return (getattr(module, "build", None) or getattr(module, self.kind.kind))(self)
+        """The table."""
+        return self.function("build")(self)
 
     def over_seeds(self, *key: str, **where: str) -> pd.DataFrame:
         """`seeds.over_seeds` of the rows that match `where`, indexed by `key`."""
