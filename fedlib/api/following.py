@@ -53,7 +53,7 @@ def run(
         raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.80}")
     callbacks = [*callbacks]
     for odd in (x for x in callbacks if isinstance(x, type) or not callable(x)):
-        made = "; make one, by ()" if isinstance(odd, type) else ""
+        made = f"; give {odd.__name__}()" if isinstance(odd, type) else ""
         raise ConfigError(f"callbacks must be functions of an Evaluation, got {odd!r:.80}{made}")
     saved = None if checkpoint is None else _checkpoints(checkpoint, simulation)
     told = 0  # evaluations that callbacks know

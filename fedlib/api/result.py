@@ -238,7 +238,7 @@ class Result(Accuracies):
         """
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(f"{folder} is there and not empty; give a new folder")
+            raise ConfigError(f"{folder} exists and is not empty; give a new folder")
         inputs = torch.from_numpy(self.simulation.federation.x[:2])
         # Tokens have 64 bits, as tokenisers give them, whatever the federation keeps.
         inputs = inputs.long() if self.simulation.federation.tokens is not None else inputs

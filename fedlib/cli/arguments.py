@@ -35,11 +35,11 @@ def _arg(*names: str, **options: Any) -> tuple:
 
 _STAGE = _arg("stage", metavar="STAGE", help=f"one of {', '.join(STAGES)}")
 _JOB = _arg("name", nargs="?", default="", metavar="NAME", help="pfedmm/digits/fedem/seed1234")
-_WHAT = _arg("what", nargs="?", metavar="KIND", help="to see titles, too")
+_WHAT = _arg("what", nargs="?", metavar="KIND", help="whose titles to show, too")
 _PAPER = _arg("paper", help="its name")
-_OUT = _arg("--out", type=Path, help="another folder to write to than the usual one")
-_REPLACE = _arg("--replace", action="store_true", help="also where kept runs are lost")
-_SOURCE = _arg("source", type=Path, help="docs/results/PAPER/SCALE: packs in it")
+_OUT = _arg("--out", type=Path, help="folder to write to, instead of the usual one")
+_REPLACE = _arg("--replace", action="store_true", help="even if kept runs are lost")
+_SOURCE = _arg("source", type=Path, help="folder with packs, such as docs/results/PAPER/SCALE")
 COMMANDS = {
     "run": Command("make every table and figure; further options go to Snakemake"),
     "plan": Command("print what would run, why, and for how long"),

@@ -34,10 +34,10 @@ def main(args: argparse.Namespace) -> None:
     """
     plan = arguments.plan(args)
     if plan.scale != PAPER_SCALE:
-        raise ConfigError(f"the wall has only numbers of scale full, got scale={plan.scale}")
+        raise ConfigError(f"the wall shows scale full only, got scale={plan.scale}")
     for key in ("papers", "federations", "labels", "runs"):
         if plan.config[key]:
-            raise ConfigError(f"the wall is of all runs, got {key}={plan.config[key]}")
+            raise ConfigError(f"the wall shows all runs, got {key}={plan.config[key]}")
     names = [name for name in plan.papers if Path(plan.path("published", paper=name)).exists()]
     costs = costs_of(plan, FOLDER / COSTS)
     files.write_text(FOLDER / COSTS, costs.to_csv(index=False))

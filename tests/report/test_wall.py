@@ -168,10 +168,10 @@ def test_estimates_of_this_folder_are_taken_for_runs_that_have_none_yet(tmp_path
     ["papers=[pfedmm]", "federations=[emnist]", "labels=[pfedmm]", "runs=[pfedmm/emnist/apfl]"],
 )
 def test_a_wall_of_some_runs_is_refused(some):
-    with pytest.raises(ConfigError, match=f"the wall is of all runs, got {some[:4]}"):
+    with pytest.raises(ConfigError, match=f"the wall shows all runs, got {some[:4]}"):
         wall.main(Namespace(configfile=[], config=["scale=full", some]))
 
 
 def test_a_wall_of_shortened_runs_is_refused():
-    with pytest.raises(ConfigError, match="only numbers of scale full, got scale=reduced"):
+    with pytest.raises(ConfigError, match="shows scale full only, got scale=reduced"):
         wall.main(Namespace(configfile=[], config=["scale=reduced"]))

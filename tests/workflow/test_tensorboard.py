@@ -45,7 +45,7 @@ def command(toy, monkeypatch, tmp_path):
 
 def test_every_finished_training_has_its_curves(command, tmp_path):
     run, plan = command
-    with pytest.raises(ConfigError, match="no training of demo is finished"):
+    with pytest.raises(ConfigError, match="no training in results/demo is finished"):
         run()
     first = plan.trainings()[0]
     history = made_up.run("fedavg", "fedavg", 3, rounds=4)["history"]
@@ -53,7 +53,7 @@ def test_every_finished_training_has_its_curves(command, tmp_path):
     right = json.loads(plan.spec("train", **first._asdict()))
     made = {"code": "0" * 16, "inputs_sha256": "0" * 64}
     replace(history, spec=right | {"rounds": 9}, provenance=history.provenance | made).save(path)
-    with pytest.raises(ConfigError, match="no training of demo is finished"):
+    with pytest.raises(ConfigError, match="no training in results/demo is finished"):
         run()
     replace(history, spec=right, provenance=history.provenance | made).save(path)
     [(folder, calls)] = run().items()
