@@ -217,7 +217,8 @@ class Task:
     def num_features(self) -> int:
         """F, the number of inputs of the head's first matrix; ValueError if it has no matrix."""
         head = dict(self._training.head.named_parameters())
-        matrices = [weight for weight in head.values() if weight.dim() == 2]
+        # Before its matrix, "original1", `weight_norm` keeps the scales of its rows, [L, 1].
+        matrices = [x for name, x in head.items() if x.dim() == 2 and "original0" not in name]
         if not matrices:
             raise ValueError(f"the model needs a linear head, got {sorted(head) or 'none'}")
         return matrices[0].shape[1]

@@ -47,6 +47,7 @@ def scoring_batches(
     work: Work, rows: Tensor, index: Tensor, size: int
 ) -> list[Callable[[], Batch]]:
     """Functions that make the batches of consecutive `rows`; one empty batch without rows."""
+    size -= work.task.mixes_examples and len(rows) % size == 1  # leaves no example alone
 
     def piece(start: int) -> Batch:
         taken = rows[start : start + size]

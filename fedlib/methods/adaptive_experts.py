@@ -292,7 +292,5 @@ class AdaptiveExperts(IFCA):
 
     def personal_numbers(self) -> int:
         """Memory of ONE client in a final evaluation, in numbers: its mixture in training."""
-        seed = 0
-        experts = self.num_experts * tree.numel(self.task.init(seed))
-        own = tree.numel(self.expert.init(seed))
-        return ADAM_COPIES * (experts + own + tree.numel(self.gate.init(seed)))
+        own = sum(tree.numel(task.init(0)) for task in (self.expert, self.gate))
+        return ADAM_COPIES * (self.num_experts * tree.numel(self.task.init(0)) + own)

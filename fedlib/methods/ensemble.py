@@ -61,8 +61,7 @@ class Ensemble(Method):
         """The models of clients that have trained [E, ...], for all; at first the new model."""
         members = state.memory.epochs.nonzero().flatten().tolist() or [0]
         models = tree.stack([state.models[client] for client in members])
-        device = self.task.device
-        return cohort.broadcast(tree.map(lambda x: x.to(device), models))
+        return cohort.broadcast(tree.map(lambda x: x.to(self.task.device), models))
 
     def own_models(self, state: State, cohort: Cohort) -> Rows:
         """Each client's own model, as an ensemble of one."""

@@ -23,7 +23,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, OneOf, Range
-from fedlib.methods.parts.own_models import OwnModels, is_untrained, put_parts
+from fedlib.methods.parts.own_models import OwnModels, is_untrained, put_parts, refuse_no_extractor
 from fedlib.tree import Rows
 
 
@@ -61,11 +61,7 @@ class FedRep(Method):
     def __post_init__(self):
         """Raises ValueError for a model whose extractor has no parameters."""
         Method.__post_init__(self)
-        if not self.task.split(self.task.trainable(self.task.init(0)))[0]:
-            raise ValueError(
-                "the model's extractor has no parameters to share, as that of a linear model; take "
-                "one with layers before its head"
-            )
+        refuse_no_extractor(self.task)
 
     @cached_property
     def head_local(self) -> Solver:

@@ -51,7 +51,10 @@ class LabelLeakage(FedAvg):
     shared: ClassVar = ()  # without a server nobody estimates
 
     def __post_init__(self):
-        """Raises ValueError if steps are not the rate times the gradient of the plain loss."""
+        """Raises ValueError if steps are not the rate times the gradient of the plain loss.
+
+        Also for a head without a single bias, or with one logit for two labels.
+        """
         local = self.local
         changed = local.weight_decay or local.clip_norm or self.task.class_weights is not None
         plain = isinstance(local, SGD) and not local.momentum and not changed
@@ -60,6 +63,8 @@ class LabelLeakage(FedAvg):
                 "label leakage is read from steps of SGD with a constant lr above 0, without "
                 f"momentum, weight decay, clipping or class weights, got {local}"
             )
+        if len(self.task.init(0)[self.bias]) == 1:
+            raise ValueError("label leakage needs a bias with a number for each label, got [1]")
 
     @cached_property
     def bias(self) -> str:
@@ -67,15 +72,9 @@ class LabelLeakage(FedAvg):
         return output_bias(self.task)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """A new model; no estimates.
-
-        Raises:
-          ValueError: for a bias of a single logit for two labels.
-        """
+        """A new model; no estimates."""
         params, memory = FedAvg.init(self, num_clients, seed)
-        if len(bias := params[self.bias]) == 1:
-            raise ValueError("label leakage needs a bias with a number for each label, got [1]")
-        return State(params, memory, bias.new_zeros(num_clients, len(bias)))
+        return State(params, memory, params[self.bias].new_zeros(num_clients, self.task.num_labels))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """A round of FedAvg; in the first one the server estimates the label shares."""

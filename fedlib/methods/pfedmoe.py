@@ -36,7 +36,7 @@ from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Params, Task, log_probs, nll
 from fedlib.methods.base import LogUniform, Method, Range
 from fedlib.methods.parts import recording
-from fedlib.methods.parts.own_models import is_untrained, put_parts
+from fedlib.methods.parts.own_models import is_untrained, put_parts, refuse_no_extractor
 from fedlib.methods.private_models import PrivateModels
 from fedlib.tree import Rows
 
@@ -91,6 +91,7 @@ class PFedMoE(PrivateModels):
     def __post_init__(self):
         """Raises ValueError for an invalid gate mode, or parts that do not fit together."""
         Method.__post_init__(self)
+        refuse_no_extractor(self.task)
         _ = self.fixed_weight  # raises for an invalid gate mode
         if (outputs := self.gate.num_outputs) != EXPERTS:
             raise ValueError(f"the gate of pFedMoE needs {EXPERTS} outputs, got {outputs}")

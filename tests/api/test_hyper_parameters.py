@@ -20,7 +20,7 @@ from fedlib.engine.solvers import SGD, Adam, Solver
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
-from fedlib.models import leaf_cnn, mlp, transformer
+from fedlib.models import leaf_cnn, linear, mlp, transformer
 from fedlib.run.simulate import Course
 
 # A value that means nothing to any method, by type; where ranges are bounded, what is beyond, too.
@@ -72,6 +72,7 @@ def without_bias():
     return net
 
 
+LINEAR = Task(partial(linear.build, 4, 2))
 TEXTS = Task(partial(transformer.build, 2, "bert-lite", vocabulary=20))
 FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
 COSINE, DECAY = sgd(schedule=Schedule("cosine")), {"exploration": "eps_decay_b"}
@@ -92,6 +93,8 @@ WEIGHTED = replace(tiny_task(), class_weights=torch.ones(3))
         ("lg_fedavg", {"large": FIVE_AND_SIX}, r"same shapes .*'head.1.weight': \(3, 5\)"),
         ("pfedmoe", {"large": (tiny_task(hidden=5),)}, r"as many features, got \[6, 5\]"),
         ("pfedmoe", {"gate": tiny_task()}, "needs 2 outputs, got 3"),
+        ("pfedmoe", {"task": LINEAR}, "extractor has no parameters to share"),
+        ("fedrep", {"task": LINEAR}, "extractor has no parameters to share"),
         ("pfedmoe", {"gate_mode": "fixed:1.5"}, "gate_mode must be one of .*got 'fixed:1.5'"),
         ("ifca", {"cluster_init": "conv_only"}, "equal models of a network without convolutions"),
         ("ifca", DECAY | {"horizon": 0}, "above 0, got 0.3 and 0"),
@@ -104,6 +107,7 @@ WEIGHTED = replace(tiny_task(), class_weights=torch.ones(3))
         ("fedmix", {"private_bias": True, "task": Task(without_bias)}, "one bias, got none"),
         ("label_leakage", {"local": Adam(lr=0.1)}, "steps of SGD with a constant lr above 0"),
         ("label_leakage", {"task": WEIGHTED}, "without .* or class weights"),
+        ("label_leakage", {"task": LINEAR}, r"a number for each label, got \[1\]"),
         ("fedjets", {"per_client": 4}, r"per_client must be in \[1, 3\], got 4"),
         ("fedmoe", {"top_k": 4}, r"top_k must be in \[1, 3\], got 4"),
         ("fedmoe", {"also_top": [5]}, r"also_top must be of .*, at most the 3 experts.*\(5,\)"),

@@ -184,6 +184,12 @@ def test_scores_come_in_shard_order_with_zeros_beyond(executor, piece, shared, s
         assert_close(cohort.example_mean(scores, split="val"), torch.from_numpy(mean))
 
 
+def test_a_model_that_mixes_examples_scores_none_alone():
+    task = Task(torch.nn.Identity, mixes_examples=True)
+    cohort = cohort_of(task, toy_federation((513,), unseen=0))
+    assert {*cohort.score(lambda batch: 0 * batch.index + len(batch.y))[0].tolist()} == {511, 2}
+
+
 @executors
 def test_scores_of_another_split_or_of_whole_batches_have_no_mean(executor):
     task, federation = tiny_task(), toy_federation((7, 12), test=4, unseen=0)

@@ -123,6 +123,11 @@ def test_cluster_id_mapping_of_section_8_2():
     assert after.tolist() == [0, 0, 0, 1, 0, 2, 0, 0, 1, 2]
 
 
+def test_a_number_is_a_part_of_an_update():
+    method, x = methods.load("clustered")(task=tiny_task(), local=sgd()), torch.ones(2)
+    assert method.updates({"scale": x}, {"scale": 2 * x}).tolist() == [[1], [1]]
+
+
 @pytest.mark.parametrize(
     ("updates", "expected", "by_coordinate"),
     [

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from support import batch_of
+from torch.nn.utils.parametrizations import weight_norm
 
 from fedlib.engine.task import Task
 from fedlib.methods.parts import gating
@@ -17,14 +18,15 @@ def weights(*shape, seed=1):
     return draw(*shape, seed=seed).softmax(-1)
 
 
-def test_a_model_whose_head_has_no_matrix_is_refused():
-    def build():
-        net = torch.nn.Module()
-        net.body, net.head = torch.nn.Linear(2, 2), torch.nn.ReLU()
-        return net
+def with_head(make):
+    return Task(lambda: torch.nn.ModuleDict({"body": torch.nn.Linear(2, 2), "head": make()}))
 
+
+def test_features_are_the_inputs_of_the_heads_matrix():
+    # Its parameters are a bias, the scales of rows [3, 1], and the matrix.
+    assert with_head(lambda: weight_norm(torch.nn.Linear(2, 3))).num_features == 2
     with pytest.raises(ValueError, match="linear head, got none"):
-        _ = Task(build).num_features
+        _ = with_head(torch.nn.ReLU).num_features
 
 
 def test_experts_without_a_body_see_the_input():

@@ -9,8 +9,6 @@ from reference import Reference, assert_params
 from support import cohort_of, run, sgd, tiny_task, toy_federation
 
 from fedlib import methods
-from fedlib.engine.task import Task
-from fedlib.models import linear
 
 FULL = {"batch_size": 100, "momentum": 0.0, "weight_decay": 0.0}  # one step on a whole shard
 
@@ -82,9 +80,3 @@ def test_the_true_shares_of_the_labels_are_measured_for_every_client():
         measured = method.measure("default", method.personalise(state, cohort), cohort)
         expected = [true_shares(federation, client) for client in federation.ids(group)]
         torch.testing.assert_close(measured["labels"], torch.stack(expected))
-
-
-def test_a_model_with_one_logit_for_two_labels_is_refused():
-    task = Task(lambda: linear.build(in_features=4, num_classes=2), dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"a bias with a number for each label, got .*\[1\]"):
-        make(task).init(2, 0)

@@ -2,7 +2,6 @@
 
 import copy
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -19,20 +18,13 @@ from support import assert_close, tiny_task, toy_federation
 from zoo import COHORTS, LOCAL, SIZES, cohort, deep, narrow, run
 
 from fedlib import methods
-from fedlib.engine.task import Task
 from fedlib.methods.parts.own_models import OwnModels
-from fedlib.models import linear
 
 normed = tiny_task(norm=True)
 
 
 def fedrep(task=normed, **params):
     return methods.load("fedrep")(task=task, local=LOCAL, **params)
-
-
-def test_fedrep_needs_an_extractor_with_parameters():
-    with pytest.raises(ValueError, match="the model's extractor has no parameters to share"):
-        fedrep(task=Task(partial(linear.build, 4, 3)))
 
 
 # -- independent loops --------------------------------------------------------------------------

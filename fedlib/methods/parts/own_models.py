@@ -73,6 +73,15 @@ class OwnModels:
         return first.extend(JointTask, others=tuple(others))
 
 
+def refuse_no_extractor(task: Task) -> None:
+    """Raises ValueError for a model whose extractor has nothing that a server could average."""
+    if not task.split(task.trainable(task.init(0)))[0]:
+        raise ValueError(
+            "the model's extractor has no parameters to share, as that of a linear model, or a "
+            "frozen one; take a model that trains layers before its head"
+        )
+
+
 def refuse_other_heads(tasks: Iterable[Task]) -> None:
     """Raises ValueError unless a server can average the headers: all have the same shapes."""
     heads = [task.split(task.init(0))[1] for task in tasks]
