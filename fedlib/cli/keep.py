@@ -30,8 +30,10 @@ FORMS = {"table": ("csv",), "figure": ("pdf", "png")}  # that are kept of each
 
 def main(args: argparse.Namespace) -> None:
     """Check that nothing kept is lost, and copy."""
-    args.config = [*args.config, f"papers={args.paper}"]
-    plan = arguments.plan(args)
+    whole = arguments.plan(args)  # a budget may have bought runs of several papers
+    mine = [str(x) for x in whole.paper(args.paper).runs_by_name() if not whole.is_kept(*x)]
+    only = {"papers": [args.paper], "runs": mine, "federations": None, "labels": None}
+    plan = freshness.make_plan(whole.config | only)
     folder = args.out or kept.KEPT / args.paper / plan.folder
     if not args.replace:
         _check_kept(folder, plan)
@@ -95,14 +97,14 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     for chapter, stage in ((x, y) for x in spec["papers"] for y in FORMS):
         names = {job[stage] for of, job in shown if of == stage}
         chapter[f"{stage}s"] = [x for x in chapter[f"{stage}s"] if x["name"] in names]
-    contents.check_pictures(spec, Path(plan.path("figures")))
+    results, figures = (Path(plan.path(name)) for name in ("results", "figures"))
+    contents.check_pictures(spec, figures)
     for old in _old_files(folder):
         old.unlink()
     for source in sources:
         shutil.copyfile(source, folder / source.name)
-    results = Path(plan.path("results"))
-    text = as_markdown.page(contents.gather(spec, results, Path(plan.path("figures"))))
-    files.write_text(folder / "REPORT.md", text)
+    report = contents.gather(spec, results, figures)
+    files.write_text(folder / "REPORT.md", as_markdown.page(report))
     pack = folder / packs.FOLDER
     pack.mkdir(exist_ok=True)
     made = [path for one in take.results(plan, pack) for path in one.ours.values()]

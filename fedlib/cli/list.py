@@ -47,6 +47,5 @@ def titles_by_kind(plan: Plan) -> dict[str, dict[str, str]]:
 def _of_code(package: str) -> dict[str, str]:
     """The first lines of the docstrings of a package's modules."""
     folder = ROOT.joinpath(PACKAGE, *package.split("."))
-    texts = {name: folder.joinpath(f"{name}.py").read_bytes() for name in registry(package)}
-    docs = {name: ast.get_docstring(ast.parse(text)) or "" for name, text in texts.items()}
-    return {name: doc.partition("\n")[0] for name, doc in docs.items()}
+    trees = {x: ast.parse(folder.joinpath(f"{x}.py").read_bytes()) for x in registry(package)}
+    return {name: (ast.get_docstring(x) or "").partition("\n")[0] for name, x in trees.items()}

@@ -37,6 +37,10 @@ def check(spec: RunSpec, groups: Collection[str] = ()) -> Method:
         for values in tune.settings(spec) if spec.tuning else ():
             _build(spec.set(values))
         method = _build(spec)
+    ways = [*method.protocols.get("seen", ()), *method.final_protocols.get("seen", ())]
+    if spec.tuning and spec.search.protocol not in ways:
+        must = f"method {spec.method}: tuning.protocol must be one of {', '.join(ways)}"
+        raise ConfigError(f"{must}, got {spec.search.protocol!r}")
     for group in groups:
         if not method.protocols.get(group):
             raise ConfigError(

@@ -74,8 +74,7 @@ def summary(plan: Plan, todo: Sequence[OpenJob], estimates: Estimates) -> Iterat
         causes = Counter(one.cause for one in mine).most_common()
         why = ", ".join(c if n == len(mine) else f"{n} {c}" for c, n in causes)
         took = [seconds(plan, stage, x.job, estimates) for x in of_runs if x.stage == stage]
-        spent = duration(took) if took else ""
-        yield f"  {stage:<10}{len(mine):>6}  {spent:<14} {why}"
+        yield f"  {stage:<10}{len(mine):>6}  {duration(took) if took else '':<14} {why}"
     if of_runs:
         yield ""
         yield from _costs(plan, cells(plan, of_runs, estimates), estimates)
@@ -85,9 +84,8 @@ def _costs(plan: Plan, every: Sequence[RunCost], estimates: Estimates) -> Iterat
     """Lines about the costs of papers or, if there is one alone, of its cells, cheapest first."""
     todo = [cell for cell in every if cell.jobs]
     most = max((cell.mb for cell in todo), default=0) / 1000
-    spent = duration([cell.seconds for cell in todo])
     unit = f"{estimates.unit} time on {estimates.machine}"
-    yield f"Estimated {unit}: {spent}, up to {most:.1f} GB a job"
+    yield f"Estimated {unit}: {duration([x.seconds for x in todo])}, up to {most:.1f} GB a job"
     if len(plan.papers) > 1:
         for name in plan.papers:
             mine = [cell.seconds for cell in todo if cell.name.startswith(f"{name}/")]

@@ -134,6 +134,12 @@ def check_unique(key: str, values: Iterable) -> None:
             raise ConfigError(f"{key}: {quote(value)} is given {times} times")
 
 
+def check_seeds(key: str, seeds: Iterable[int]) -> None:
+    """Raise ConfigError for a seed that is out of range."""
+    if any(not 0 <= seed <= MAX_SEED for seed in seeds):
+        raise ConfigError(f"{key} must be in [0, {MAX_SEED}], got {quote(seeds)}")
+
+
 def _normalise(key: str, value: object) -> object:
     if isinstance(value, str) and value.strip() in ("", "null", "None", "~"):
         value = None
@@ -148,12 +154,10 @@ def _normalise(key: str, value: object) -> object:
             value = [_whole(seed) for seed in value]
     elif key == "rounds":
         value = _whole(value)
-    elif key == "raw" and isinstance(value, str):
-        value = os.path.expanduser(value)
-    elif key == "tag" and value is None:
-        value = ""
-    elif key == "tag" and isinstance(value, int | float):
-        value = str(value)
+    elif key == "raw" and isinstance(value, str) and "://" not in value:
+        value = str(Path(os.path.expanduser(value)))  # Snakemake warns of "./" and "//"
+    elif key == "tag" and isinstance(value, int | float | None):
+        value = "" if value is None else str(value)
     return value
 
 
@@ -165,13 +169,12 @@ def _is_closed(text: str) -> bool:
 
 
 def _whole(value: object) -> object:
-    return int(value) if isinstance(value, str) and value.isdecimal() else value
+    return int(value) if isinstance(value, str) and re.fullmatch(r"\d{1,99}", value) else value
 
 
 def _check_list(key: str, value: object) -> None:
-    wanted = int if key == "seeds" else str
+    wanted, what = (int, "whole numbers") if key == "seeds" else (str, "names")
     if not isinstance(value, list | tuple) or not all(type(item) is wanted for item in value):
-        what = "whole numbers" if wanted is int else "names"
         raise ConfigError(f"{key} must be null or a list of {what}, got {quote(value)}")
     if not value:
         raise ConfigError(f"{key} is empty; null stands for all")
@@ -180,11 +183,6 @@ def _check_list(key: str, value: object) -> None:
 
 def _check_targets(key: str, values: Iterable[str]) -> None:
     check_unique(key, [overrides.parse(value).target for value in values])
-
-
-def _check_seeds(key: str, seeds: Iterable[int]) -> None:
-    if any(not 0 <= seed <= MAX_SEED for seed in seeds):
-        raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {quote(seeds)}")
 
 
 def _check_tag(key: str, tag: object) -> None:
@@ -238,7 +236,7 @@ def _read_file(path: Path) -> dict:
 KEYS = {
     "scale": Key("demo", _one_of(*SCALES)),
     "papers": Key(None, None, listed=True),
-    "seeds": Key(None, _check_seeds, listed=True),
+    "seeds": Key(None, check_seeds, listed=True),
     "federations": Key(None, None, listed=True),
     "labels": Key(None, None, listed=True),
     "runs": Key(None, None, listed=True),

@@ -83,8 +83,7 @@ class Console(logging.Handler):
     def close(self) -> None:
         """Write the outcome of the workflow, if any job ran."""
         if not self.ended.is_set() and self.total:
-            log = f"; Snakemake's log: {self.log}" if self.log else ""
-            self._write(f"{self._so_far()}{log}")
+            self._write(self._so_far() + (f"; Snakemake's log: {self.log}" if self.log else ""))
         self.ended.set()
         super().close()
 
@@ -168,8 +167,7 @@ class Console(logging.Handler):
         others = min(mean.values())  # of tables and figures, the last and quickest
         work = sum(number * mean.get(rule, others) for rule, number in self.left.items())
         begun = sum(time.monotonic() - job.began for job in self.running.values())
-        at_a_time = max(1.0, (sum(done) + begun) / self._runtime())
-        return max(0.0, work - begun) / at_a_time
+        return max(0.0, work - begun) / max(1.0, (sum(done) + begun) / self._runtime())
 
     def _show(self, job: RunningJob) -> None:
         """Write the first table of accuracies, and the path of the first such figure."""
@@ -183,8 +181,7 @@ class Console(logging.Handler):
 
     def _tell(self) -> None:
         if self.rewritten:
-            width = shutil.get_terminal_size().columns - 1
-            self._put(ERASE + plain(self.line())[:width])
+            self._put(ERASE + plain(self.line())[: shutil.get_terminal_size().columns - 1])
         elif time.monotonic() - self.last_line >= FILE_SECONDS:
             self._write(self.line())
 

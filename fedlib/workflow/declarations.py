@@ -11,7 +11,7 @@ from fedlib.files import canonical_json
 from fedlib.run_spec import Tuning, check_types, is_file
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
-from fedlib.workflow import own_methods
+from fedlib.workflow import config, own_methods
 from fedlib.workflow.config import check_choice, check_choices, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
 from fedlib.workflow.provenance import registry
@@ -71,8 +71,7 @@ def check_seeds(paper: Paper) -> None:
     where = f"papers.{paper.name}"
     for run in paper.runs:
         seeds = paper.seeds_of(run)
-        if min(seeds, default=0) < 0:
-            raise ConfigError(f"{where}.seeds must be 0 or more, got {min(seeds)}")
+        config.check_seeds(f"{where}.seeds", seeds)
         check_tuning(f"{where}.runs[{run.federation}/{run.label}]", run, seeds)
     for stage, key, exhibit in paper.exhibits():
         shown = [run for run in paper.runs if exhibit.shows(run.federation, run.label)]
@@ -119,6 +118,7 @@ def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
     check_types(f"{at}.", how)
     check_count(f"{at}.trials", how.trials)
     tuning = [how.seed + one for one in seeds] if how.per_seed else [how.seed]
+    config.check_seeds(f"{at}.seed", tuning)
     if {*tuning} & {*seeds}:
         raise ConfigError(
             f"{at}.seed must be none of the seeds of the run, {', '.join(map(str, seeds))}, got "

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+# Modules that no file of a user's has imported, such as the sitecustomize of a cluster.
+_BEFORE = frozenset(sys.modules)
+
 
 def imported_files(name: str, file: Path, checkout: Path) -> list[Path]:
     """The user's files that importing `name` in `file` runs: its packages and itself.
@@ -33,7 +36,7 @@ def imported_files(name: str, file: Path, checkout: Path) -> list[Path]:
 
 def loaded_files(checkout: Path) -> dict[str, Path]:
     """The user's files that this process has imported, by their names in closures."""
-    files = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
+    files = [getattr(x, "__file__", None) for n, x in [*sys.modules.items()] if n not in _BEFORE]
     # Some modules give a name that is no file, such as torch.ops.
     paths = [Path(file) for file in files if isinstance(file, str) and file.endswith(".py")]
     paths = [path for path in paths if path.is_absolute() and path.is_file()]

@@ -187,5 +187,4 @@ def _answers(wanted: list[tuple[str, ...]]) -> list[tuple[str, bool]]:
 
 def _names(where: list[str]) -> str:
     """The first of several declarations, and the number of further ones."""
-    more = len(where) - 1
-    return where[0] + (f" and {more} more" if more else "")
+    return where[0] + f" and {len(where) - 1} more" * (len(where) > 1)

@@ -231,8 +231,7 @@ def images():
 
 
 def test_the_network_of_a_client_is_the_users_own():
-    result = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=2)
-    predict = result.client_model(1)
+    predict = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=2).client_model(1)
     network, x = Net().eval(), torch.from_numpy(images().x[:6])
     network.load_state_dict(predict.network.state_dict())
     for same in (network, predict.network):

@@ -91,8 +91,7 @@ def test_classes_are_counted_by_logits_and_not_by_the_last_matrix(own):
 def test_a_run_is_independent_of_what_its_model_becomes():
     model = flat()
     model[0].requires_grad_(False)
-    result = quiet(cut(), model, start="given")
-    predict = result.client_model(0)
+    predict = quiet(cut(), model, start="given").client_model(0)
     before = predict(X[:3])
     with torch.no_grad():
         model[0].weight.zero_()

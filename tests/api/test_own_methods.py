@@ -79,8 +79,7 @@ def test_it_is_run_like_fedavg_wherever_that_is_run_but_with_hyper_parameters_of
     note = f"A method of your own, from {path}; settings are those declared for FedAvg."
     assert run.notes == (note,)
     like_fedem = Plan({"methods": [f"{path}:fedem"]})
-    own = [key[1] for key in like_fedem.runs if key[2] == "own-my-way"]
-    assert own == ["digits", "mnist"]
+    assert [key[1] for key in like_fedem.runs if key[2] == "own-my-way"] == ["digits", "mnist"]
     tuning = {"seed": 9, "trials": 3, "rates": [0.01, 1.0]}
     declare(toy=toy_paper(runs=[toy_run(title="FedAvg", tuning=tuning)]))
     tuned = Plan({"methods": [path]}).run("toy", "digits", "own-my-way")
@@ -94,8 +93,7 @@ def test_that_a_selection_leaves_it_without_a_run_is_said(mine, declare):
         ({"runs": ["toy/digits/fedavg"]}, "has no run among"),
         ({}, "run like"),
     ):
-        plan = Plan({"methods": [path]} | selection)
-        [line] = own_methods.remarks(plan.papers, [path], {})
+        [line] = own_methods.remarks(Plan({"methods": [path]} | selection).papers, [path], {})
         assert told in line
 
 

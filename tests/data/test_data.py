@@ -146,8 +146,7 @@ def test_what_a_source_says_it_has_is_what_its_examples_come_with(raw, dataset):
     parts = examples.by_part()
     assert (np.diff(parts.part.astype(int)) >= 0).all() and 0 < parts.num_train < len(parts.y)
     # A partition that asks for no more deals it.
-    declared = {**DIGITS, "dataset": dataset, "params": params}
-    built = build(declared, raw)
+    built = build({**DIGITS, "dataset": dataset, "params": params}, raw)
     assert built.num_clients == 4 and len(built.x) == len(examples.x)
 
 

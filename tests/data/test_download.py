@@ -84,8 +84,7 @@ def test_a_wrong_file_that_is_there_is_named_and_left_alone(server, tmp_path, co
 def test_a_compressed_file_stays_compressed_whatever_the_server_calls_it(server, tmp_path):
     content = gzip.compress(CONTENT)
     server.content["/a.gz"], server.encoding = content, "x-gzip"
-    file = official("set/a.gz", content, urls=(server.url("/a.gz"),))
-    assert get(file, tmp_path) == content
+    assert get(official("set/a.gz", content, urls=(server.url("/a.gz"),)), tmp_path) == content
 
 
 def test_what_a_server_has_instead_is_refused_and_named(server, tmp_path):

@@ -90,8 +90,7 @@ def test_a_character_gets_its_class_from_one_archive_and_its_writer_from_the_oth
     # Bar n spans the pixels from 10 + 5 n to 120 and from 4 to 100 of 128; 128 / 28 = 4.57.
     assert (x[:, 0, 27, :] == PAPER).all()  # below the bar
     assert (x[:, 0, 10, 20] == INK).all()  # columns 91 to 96, the filter reaches 14 further
-    dark = (x[:, 0, 10, :] < 128).sum(1)
-    assert (np.diff(dark) < 0).all()
+    assert (np.diff((x[:, 0, 10, :] < 128).sum(1)) < 0).all()
 
 
 def test_of_equal_images_in_two_classes_the_first_path_counts(nist):

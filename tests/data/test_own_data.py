@@ -326,8 +326,7 @@ def test_images_that_differ_are_refused(folder):
     image(folder / "b/1.png", (1, 2, 3, 4), mode="RGBA")
     with pytest.raises(DataError, match=r"b/1.png must be .* 8-bit grey or RGB: KeyError.*RGBA"):
         read(folder)
-    clear = Image.new("RGB", (4, 3), (1, 2, 3)).quantize()
-    clear.save(folder / "b/1.png", transparency=0)
+    Image.new("RGB", (4, 3), (1, 2, 3)).quantize().save(folder / "b/1.png", transparency=0)
     with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*transparent pixels"):
         read(folder)
     layers = [Image.new("L", (4, 3), value) for value in (1, 2)]
@@ -460,8 +459,7 @@ def test_clients_and_classes_keep_their_names(folder, tmp_path):
     assert cut("iid", num_clients=2, train_fraction=0.5).client_name is None
     assert made.column_name is None
     (folder / "a.npz").unlink()
-    frame = pd.DataFrame(x, columns=[*"abcd"]).assign(y=words)
-    frame.to_csv(folder / "a.csv", index=False)
+    pd.DataFrame(x, columns=[*"abcd"]).assign(y=words).to_csv(folder / "a.csv", index=False)
     cut("iid", num_clients=2, train_fraction=0.5).save(*files)
     assert Federation.load(*files).column_name.tolist() == [*"abcd"]
     (folder / "a.csv").unlink()

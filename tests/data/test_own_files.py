@@ -1,5 +1,6 @@
 """What a user's file imports: which files of theirs are in the code of its runs."""
 
+import os
 import site
 import sys
 from types import SimpleNamespace
@@ -108,6 +109,7 @@ def test_a_file_that_is_imported_by_a_computed_name_is_refused(name, tmp_path):
     text = f"import importlib, mine.seen\nimportlib.import_module({name})"
     for file, content in {"own": text, "late": "", "seen": ""}.items():
         (tmp_path / f"mine/{file}.py").write_text(content)
-    done = python("-c", SCRIPT, tmp_path)
+    (tmp_path / "sitecustomize.py").touch()  # which Python runs before every program
+    done = python("-c", SCRIPT, tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)})
     told = f"undeclared code dependency {tmp_path}/mine/late.py: loaded by this job"
     assert (told in done.stderr) == ("late" in name) == (done.returncode != 0), done.stderr

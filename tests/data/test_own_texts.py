@@ -76,8 +76,7 @@ class OfWords(nn.Module):
 
 
 def trained(clients, model, **more):
-    local = fedlib.SGD(lr=0.5, batch_size=4)
-    settings = {"local": local, "rounds": 3, "progress": None}
+    settings = {"local": fedlib.SGD(lr=0.5, batch_size=4), "rounds": 3, "progress": None}
     return fedlib.simulate(clients, model, **settings | more)
 
 
@@ -89,8 +88,7 @@ def test_texts_become_tokens_that_an_embedding_reads(kind):
     assert clients.x.shape == (10, 5) and clients.x.dtype == np.int32 and clients.tokens.pad == 0
     assert clients.called == ["ann", "bob"]
     result = trained(clients, OfWords(), method="fedem", num_experts=2)
-    inputs = torch.from_numpy(clients.x)
-    assert result.client_model("ann")(inputs).shape == (10, 2)
+    assert result.client_model("ann")(torch.from_numpy(clients.x)).shape == (10, 2)
 
 
 def test_whole_numbers_stay_whole_and_columns_of_a_frame_do_not():
@@ -144,6 +142,13 @@ def test_a_csv_file_of_texts_is_read(tmp_path):
     size = {"vocabulary": examples.tokens.vocabulary, "pad": 0, "max_length": 4}
     model = transformer.build(2, "bert-lite", **size).eval()
     assert model(torch.from_numpy(examples.x)).shape == (8, 2)
+
+
+def test_a_text_or_a_column_may_be_a_word_for_what_is_missing(tmp_path):
+    folder(tmp_path, ["Text,label", "NA,0", "null,1"], "texts")
+    folder(tmp_path, ["NA,label", "1,0", "2,1"], "numbers")
+    assert own.read(tmp_path, source="texts", length=3).x[:, 0].tolist() == [2, 3]
+    assert own.read(tmp_path, source="numbers").column_name.tolist() == ["na"]
 
 
 def test_the_tokeniser_of_a_folder_is_taken(tmp_path):

@@ -58,8 +58,7 @@ class Given(Joined):
 
 
 def federation(owners, **changes):
-    partition = Given(tuple(owners), **{**SPLIT, **changes})
-    return partition.deal(of_classes(100), SEED).federation()
+    return Given(tuple(owners), **{**SPLIT, **changes}).deal(of_classes(100), SEED).federation()
 
 
 # Golden values, section 8.1

@@ -67,8 +67,7 @@ def raw(tmp_path):
 
 def test_roles_are_told_apart_by_play_and_name():
     twice = 2 * speech("ANN", 2) + speech("CY", 3)
-    text = works({"ONE": speech("Ann", 2) + speech("BOB", 2), "TWO": twice})
-    roles = read_roles(text)
+    roles = read_roles(works({"ONE": speech("Ann", 2) + speech("BOB", 2), "TWO": twice}))
     assert list(roles) == [("ONE", "ANN"), ("ONE", "BOB"), ("TWO", "ANN"), ("TWO", "CY")]
     assert [len(lines) for lines in roles.values()] == [4, 4, 8, 6]
     assert roles["ONE", "ANN"][0].startswith("000 words and more")
@@ -91,8 +90,7 @@ def test_a_speech_goes_on_over_lines_indented_by_four():
 def test_the_comedy_of_errors_is_not_indented():
     title = "THE COMEDY OF ERRORS"
     lines = "ACT I. Scene 1\nANN. one\ntwo\n\n<<THIS\nlost\nBOB. a\nb\nc\nACT II. x\nnobody\n"
-    text = works({title: lines})
-    roles = read_roles(text)
+    roles = read_roles(works({title: lines}))
     assert roles[title, "ANN"] == ["one", "two", ""]
     assert roles[title, "BOB"] == ["a", "b", "c"]
     assert len(roles) == 2

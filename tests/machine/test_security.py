@@ -222,8 +222,7 @@ def test_hostile_folders_are_one_word_of_the_rules_commands(tmp_path):
 
 
 def test_the_page_of_a_report_escapes_every_text_and_may_load_and_send_nothing():
-    template = as_html._template()
-    assert template.environment.autoescape is True
+    assert as_html._template().environment.autoescape is True
     texts = [path.read_text(encoding="utf-8") for path in filling.TEMPLATES.iterdir()]
     assert not any(re.search(r"\|\s*safe\b|autoescape", text) for text in texts)
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', "".join(texts))

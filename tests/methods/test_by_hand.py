@@ -323,8 +323,7 @@ def golden_state(method):
 
 def golden_method():
     task = Task(TinyLinear, dtype=torch.float64)
-    solver = sgd(lr=0.1, batch_size=3)
-    return methods.load("pfedmm")(task=task, local=solver, num_experts=2)
+    return methods.load("pfedmm")(task=task, local=sgd(lr=0.1, batch_size=3), num_experts=2)
 
 
 def test_pfedmm_local_step_of_section_8_3():

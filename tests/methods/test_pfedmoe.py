@@ -49,8 +49,7 @@ def groups(row):
 
 @pytest.mark.parametrize("x", [torch.zeros(3, 4), torch.zeros(3, 4, dtype=torch.long)])
 def test_fixed_weights_are_the_same_for_numbers_and_tokens(x):
-    weights = make(gate_mode="fixed:0.3").weights({}, batch_of(x))
-    assert weights.tolist() == [[0.3, 0.7]] * 3
+    assert make(gate_mode="fixed:0.3").weights({}, batch_of(x)).tolist() == [[0.3, 0.7]] * 3
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,7 @@ def test_even_use_is_of_as_many_experts_as_a_variant_has():
     fewer = {**RUNS[1], "params": {"num_experts": 2, "exploration": "none"}}
     clients = pd.concat(rows(client=client, choice=client % 2) for client in range(12))
     drawn = made_up.draw("cluster_usage", EXHIBIT | {"runs": [RUNS[0], fewer]}, None, clients, None)
-    even = {y for line in drawn.axes[0].get_lines() for y in line.get_ydata()}
-    assert even == {12 / 6, 12 / 2}
+    assert {y for line in drawn.axes[0].get_lines() for y in line.get_ydata()} == {12 / 6, 12 / 2}
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,10 @@ def test_a_method_of_a_users_is_called_by_its_class_if_titles_differ(titles, tit
     assert exhibits.method_title("mine/fed_hyp.py", titles) == title
 
 
+def test_a_users_name_is_no_formula_and_has_no_character_that_svg_cannot_have():
+    assert canvas.short(["a\x01\tb", "$b$"]) == ["a\\x01\tb", r"\$b\$"]
+
+
 def test_flat_curves_look_flat_and_numbers_have_a_minus_sign():
     axes = Figure().subplots()
     axes.plot([0.90, 0.91])

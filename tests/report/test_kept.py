@@ -10,11 +10,13 @@ import pictures
 import pytest
 import same
 import standing
+from conftest import toy_paper
 from support import EVERYTHING, REPRODUCED
 from test_published_shown import NOT_SHOWN
 
 from fedlib import papers, seals
-from fedlib.cli import keep, take
+from fedlib.cli import arguments, keep, take
+from fedlib.errors import ConfigError
 from fedlib.report import exhibits, packs
 from fedlib.report.figures import numbers
 from fedlib.report.metrics.definitions import PRIMARY
@@ -36,6 +38,20 @@ def test_a_page_says_first_if_runs_of_it_are_not_of_a_commit():
     for page, have in told.items():
         head = "".join(page.read_text().splitlines()[:4])
         assert ("not committed" in head) == any(have), page
+
+
+def test_of_what_a_budget_bought_for_several_papers_those_of_one_are_kept(
+    declare, tmp_path, monkeypatch, capsys
+):
+    declare(toy=toy_paper(), other=toy_paper(name="other"))
+    bought = {"runs": ["toy/digits/fedem", "other/digits/fedavg"], "budget": None}
+    (tmp_path / "budget.json").write_text(json.dumps(bought))
+    monkeypatch.setattr(keep, "_keep", lambda plan, *_: (print(*map(str, plan.runs)), 0))
+    words = ["keep", "toy", "--out", tmp_path / "out", "--configfile", tmp_path / "budget.json"]
+    keep.main(arguments.read([*map(str, words)]))
+    assert capsys.readouterr().out.startswith("toy/digits/fedem\n")
+    with pytest.raises(ConfigError, match="no paper toy; this configuration has other"):
+        keep.main(arguments.read([*map(str, words), "--config", "papers=other", "runs="]))
 
 
 def test_a_comparison_with_one_member_is_not_kept():

@@ -112,8 +112,7 @@ def accuracies(**values):
 @pytest.mark.parametrize(("num", "low"), [(4, 1), (7, 2)])
 def test_an_end_of_a_rank_leaves_out_what_fewer_than_one_draw_in_forty_has(num, low):
     # The first is ahead if all its tunings are the better ones: 1 draw of 16, or of 128.
-    table = accuracies(first=[(0.0, 1.0)] * num, second=[(1 - 0.5 / num,) * 2] * num)
-    found = luck.ranks(table)
+    found = luck.ranks(accuracies(first=[(0.0, 1.0)] * num, second=[(1 - 0.5 / num,) * 2] * num))
     assert found["rank"].to_dict() == {"second": 1, "first": 2}
     ends = found[["low", "high"]].loc[["first", "second"]].to_numpy().tolist()
     assert ends == [[low, 2], [1, 3 - low]]

@@ -226,8 +226,7 @@ def test_nothing_is_loaded_from_anywhere(html, elements):
     inside = ("data:", "#", "../../")  # the last is the checkout
     assert [a for a in addresses if not a.startswith(inside)] == []
     assert "@import" not in html and "url(" not in html and "fetch(" not in html
-    policy = {"http-equiv": "Content-Security-Policy"}
-    ((attrs, _),) = elements.all("meta", **policy)
+    ((attrs, _),) = elements.all("meta", **{"http-equiv": "Content-Security-Policy"})
     assert attrs["content"].startswith("default-src 'none'; img-src data:;")
 
 

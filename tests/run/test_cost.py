@@ -50,8 +50,7 @@ def measured(run) -> float:
 
 
 def test_a_round_counts_the_examples_of_everybodys_local_steps():
-    local = sgd(batch_size=4, epochs=3, drop_last=True)
-    _, result = silently(small("fedavg", local=local))
+    _, result = silently(small("fedavg", local=sgd(batch_size=4, epochs=3, drop_last=True)))
     # Clients of 7, 12 and 6 examples train; of each, whole batches of 4 in each of 3 epochs.
     a_round = 3 * (4 + 12 + 4)
     assert result.examples.tolist() == [0, a_round, 2 * a_round]

@@ -230,8 +230,7 @@ def test_a_run_that_is_stopped_after_every_round_ends_with_the_same_bits(name, t
         assert stopped.value.code == 143
         assert checkpoints.load()[0] == done
     last = simulation(name, evaluate_every=2)
-    resumed = silently(last, Checkpoints(tmp_path, STAMP), stop=lambda: True)
-    assert_same_bits(resumed, reference)
+    assert_same_bits(silently(last, Checkpoints(tmp_path, STAMP), stop=lambda: True), reference)
     assert generators() == before
 
 

@@ -303,8 +303,7 @@ def test_a_plan_tunes_before_it_trains_and_only_the_choice_counts(toy):
     assert stages[:3] == ["partition", "tune", "train"]
     spec = json.loads(made.spec("tune", **NAMES))
     assert (spec["seed"], spec["tuning"]) == (9, {"trials": 3, "rates": [0.01, 1.0]})
-    one = json.loads(made.spec("train", **NAMES, seed=3))
-    assert one["tuned"] == seals.spec_digest(spec)
+    assert json.loads(made.spec("train", **NAMES, seed=3))["tuned"] == seals.spec_digest(spec)
     assert "tuned" not in json.loads(made.spec("train", **NAMES | {"federation": "mnist"}, seed=3))
     read = freshness.list_inputs(made, "train", {**NAMES, "seed": 3})
     assert made.path("choice", **NAMES) in read and made.path("trials", **NAMES) not in read
@@ -381,6 +380,7 @@ def test_a_value_that_is_set_is_not_tuned(tuned_alone, rate, trials):
     [
         ({"seed": 3}, "tuning.seed must be none of the seeds of the run, 3, 4, got 3"),
         ({"seed": 1, "per_seed": True}, "tuning.seed must be none .* 3, 4, got 4, 5"),
+        ({"seed": -5, "per_seed": True}, r"tuning.seed must be in .*, got \[-2, -1\]"),
         ({"trials": 0}, "tuning.trials"),
         ({"rates": [1.0, 0.1]}, "two rates above 0, the lower first"),
         ({"rounds": 3}, "tuning.*rounds"),

@@ -94,8 +94,7 @@ def test_published_numbers_of_a_run_are_those_that_tables_show_beside_it(paper, 
 
 
 def test_what_is_done_costs_nothing_and_stays_selected(plan):
-    found = cells_of(plan, done=[("mnist", "fedem")])
-    kept = cells.affordable(found, 200, {})
+    kept = cells.affordable(cells_of(plan, done=[("mnist", "fedem")]), 200, {})
     assert [cell.name for cell in kept] == ["toy/mnist/fedem", "toy/digits/fedavg"]
     narrowed = Plan({"runs": [cell.name for cell in kept]})
     assert [*narrowed.runs] == [("toy", "digits", "fedavg"), ("toy", "mnist", "fedem")]

@@ -91,8 +91,7 @@ def test_local_experts_train_a_few_clients_in_a_round_until_they_stop():
 
 @pytest.mark.parametrize(("experts", "factor"), [(1, 1.0), (2, 1.75), (3, 2.5), (9, 7.0)])
 def test_a_mixture_of_one_expert_is_fedavg_and_each_further_one_adds(factors, experts, factor):
-    spec = run("fedem", params={"num_experts": experts})
-    assert seconds(spec)[0] == factor * 0.001 * 5300
+    assert seconds(run("fedem", params={"num_experts": experts}))[0] == factor * 0.001 * 5300
 
 
 def test_memory_is_that_of_data_models_and_what_clients_keep_unless_it_goes_to_a_file(monkeypatch):

@@ -144,8 +144,7 @@ def test_a_selection_trains_what_is_new_and_repeats_what_shows_it(folder):
 def test_an_edit_repeats_the_selected_runs_alone_and_the_others_stay_in_tables(folder):
     append(folder, "fedlib/engine/cohort.py", "\nEDITED = 1\n")
     runs = Plan(PLAN.config | {"labels": ["fedem"]})
-    found = would_run(folder, "--config", "labels=fedem")
-    assert found == names(runs, *RUNS, *SHOWING)
+    assert would_run(folder, "--config", "labels=fedem") == names(runs, *RUNS, *SHOWING)
 
 
 # --- Files ----------------------------------------------------------------------------------------

@@ -221,8 +221,7 @@ def test_who_waits_goes_on_when_the_holder_has_ended(tmp_path):
         holder.terminate()
         with exclusive(tmp_path / "lock", "it", wait=True, report=told.append):
             pass
-    host = socket.gethostname()
-    assert told == [f"waiting for pid {holder.pid} on {host}, which writes it"]
+    assert told == [f"waiting for pid {holder.pid} on {socket.gethostname()}, which writes it"]
 
 
 def test_where_a_file_system_has_no_locks_a_line_says_so_and_work_goes_on(

@@ -97,10 +97,16 @@ def test_a_run_that_could_not_be_built_is_refused(changes, message):
         build(run(**{"label": "fedem", "params": {"num_experts": 3}} | changes).spec(0))
 
 
-def test_a_trial_of_a_tuning_that_cannot_be_built_is_refused():
-    tuning = {"trials": 2, "rates": [0.1, float("inf")]}
-    with pytest.raises(ValueError, match="lr must be a finite number"):
-        build(replace(run().spec(0), tuning=tuning))
+@pytest.mark.parametrize(
+    "tuning, message",
+    [
+        ({"rates": [0.1, float("inf")]}, "lr must be a finite number"),
+        ({"protocol": "tuned"}, "fedavg: tuning.protocol must be one of default, got 'tuned'"),
+    ],
+)
+def test_a_trial_of_a_tuning_that_cannot_be_built_is_refused(tuning, message):
+    with pytest.raises(ValueError, match=message):
+        build(replace(run().spec(0), tuning={"trials": 2, "rates": [0.1, 0.2]} | tuning))
 
 
 def test_a_complaint_names_all_that_share_it_and_nothing_wrong_is_remembered(plan, answers):

@@ -102,8 +102,7 @@ def test_a_file_says_of_what_it_is_the_result_and_readers_compare(tmp_path, kind
             with pytest.raises(DataError, match="x was made from specification"):
                 frames.read_of(path, other, ("round",))
     else:
-        of_job = {"code": made.code, "inputs_sha256": made.inputs}
-        replace(result(), provenance=of_job).save(path)
+        replace(result(), provenance={"code": made.code, "inputs_sha256": made.inputs}).save(path)
     assert seals.origin(path) == made
     assert READERS[kind](path) is not None  # the seal is of all that
 

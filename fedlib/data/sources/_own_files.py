@@ -188,10 +188,12 @@ def _image(path: Path) -> np.ndarray:
 def _table(path: Path) -> Content:
     """A CSV file; columns other than label, client and text are numbers."""
     # As they are: pandas would call a second label label.1, and it would be an input.
-    first = _read_csv(path, header=None, nrows=1, dtype=str).iloc[0].fillna("")
-    of = {role: {x: str for x in first if x.strip().casefold() == role} for role in TEXTS}
-    # A text may be "NA"; clients 1 and 01 are two.
-    frame = _read_csv(path, converters=of["text"], dtype=of["client"])
+    as_is = {"dtype": str, "keep_default_na": False}  # a text or the name of a column may be "NA"
+    first = _read_csv(path, header=None, nrows=1, **as_is).iloc[0]
+    of = {role: [x for x in first if x.strip().casefold() == role] for role in TEXTS}
+    frame = _read_csv(path, dtype=dict.fromkeys(of["client"], str))  # clients 1 and 01 are two
+    if of["text"]:
+        frame[of["text"][0]] = _read_csv(path, usecols=of["text"][:1], **as_is)
     frame.columns = [name.strip().casefold() for name in first]
     named = (frame.columns != "") & ~frame.columns.duplicated()
     if not named.all() or pd.to_numeric(frame.columns, errors="coerce").notna().any():

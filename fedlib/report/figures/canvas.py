@@ -15,6 +15,7 @@ from matplotlib.legend import Legend
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
+from fedlib.errors import plain
 from fedlib.report import notes
 from fedlib.report.figures import style
 from fedlib.report.printed import to_percent
@@ -191,5 +192,8 @@ def name_clients(axes: Axes, names: list[str]) -> None:
 
 
 def short(names: Iterable[str]) -> list[str]:
-    """Names that a user gave, as they fit beside an axis; none is read as a formula."""
-    return [(x if len(x) <= 20 else f"{x[:19]}…").replace("$", r"\$") for x in names]
+    """Names that a user gave, as they fit beside an axis; none is read as a formula.
+
+    Control characters are spelt out, as SVG cannot have them.
+    """
+    return [(x if len(x) <= 20 else f"{x[:19]}…").replace("$", r"\$") for x in map(plain, names)]
