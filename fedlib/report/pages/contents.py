@@ -216,8 +216,7 @@ def _exhibit(paper: dict, kind: str, heading: dict, **content: Any) -> Entry:
 
 def _sheet(folder: Path, table: dict) -> Sheet:
     paths = (folder / f"{table['name']}.{form}" for form in ("csv", "json"))
-    files = [pictures.require(path, "table") for path in paths]
-    return render.read(*files, table["spec"])
+    return render.read(*[pictures.require(path, "table") for path in paths], table["spec"])
 
 
 def pick_published(numbers: pd.DataFrame) -> pd.DataFrame:
