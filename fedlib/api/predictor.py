@@ -56,8 +56,7 @@ class ClientModel(nn.Module):
           ConfigError: for inputs with another shape, type or columns than the federation's.
         """
         x = as_inputs(x, self._shape, self._type, self._columns)
-        batch = self._batch(self._scale_inputs(x))
-        return self._method.predict(self._own(), batch).exp()
+        return self._method.predict(self._own(), self._batch(self._scale_inputs(x))).exp()
 
     @property
     def network(self) -> nn.Module:

@@ -35,7 +35,7 @@ def _arg(*names: str, **options: Any) -> tuple:
 
 _STAGE = _arg("stage", metavar="STAGE", help=f"one of {', '.join(STAGES)}")
 _JOB = _arg("name", nargs="?", default="", metavar="NAME", help="pfedmm/digits/fedem/seed1234")
-_WHAT = _arg("what", nargs="?", metavar="KIND", help="whose titles to show, too")
+_WHAT = _arg("what", nargs="?", metavar="KIND", help="kind whose titles to show, too")
 _PAPER = _arg("paper", help="its name")
 _OUT = _arg("--out", type=Path, help="folder to write to, instead of the usual one")
 _REPLACE = _arg("--replace", action="store_true", help="even if kept runs are lost")
@@ -97,8 +97,13 @@ def plan(args: argparse.Namespace) -> Plan:
 
     An installed package has no config.yaml, which has the default values.
     """
+    return freshness.make_plan(settings(args))
+
+
+def settings(args: argparse.Namespace) -> dict:
+    """The configuration of a command; see `plan`."""
     own = [file for file in (Path("config.yaml"),) if file.exists()]
-    return freshness.make_plan(config.read([*own, *args.configfile], args.config))
+    return config.read([*own, *args.configfile], args.config)
 
 
 def configuration(files: Sequence[str | Path], words: Sequence[str]) -> list[str]:

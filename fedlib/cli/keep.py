@@ -30,10 +30,10 @@ FORMS = {"table": ("csv",), "figure": ("pdf", "png")}  # that are kept of each
 
 def main(args: argparse.Namespace) -> None:
     """Check that nothing kept is lost, and copy."""
-    whole = arguments.plan(args)  # a budget may have bought runs of several papers
-    mine = [str(x) for x in whole.paper(args.paper).runs_by_name() if not whole.is_kept(*x)]
-    only = {"papers": [args.paper], "runs": mine, "federations": None, "labels": None}
-    plan = freshness.make_plan(whole.config | only)
+    given = arguments.settings(args)
+    # A budget may have bought runs of several papers.
+    mine = [x for x in given["runs"] or () if x.startswith(f"{args.paper}/")] or given["runs"]
+    plan = freshness.make_plan(given | {"papers": [args.paper], "runs": mine})
     folder = args.out or kept.KEPT / args.paper / plan.folder
     if not args.replace:
         _check_kept(folder, plan)

@@ -20,7 +20,7 @@ def main(args: argparse.Namespace) -> None:
     made = {path: seals.origin(path) for path, _ in every if path.exists()}
     finished = [path for path, spec in every if getattr(made.get(path), "spec", None) == spec]
     if not finished:
-        raise ConfigError(f"no training in results/{plan.folder} is finished; run it first")
+        raise ConfigError(f"no training in results/{plan.folder} is finished; run some first")
     from fedlib.results import RunResult  # takes half a second to import
 
     try:

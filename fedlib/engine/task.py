@@ -217,11 +217,11 @@ class Task:
     def num_features(self) -> int:
         """F, the number of inputs of the head's first matrix; ValueError if it has no matrix."""
         head = dict(self._training.head.named_parameters())
-        # Before its matrix, "original1", `weight_norm` keeps the scales of its rows, [L, 1].
-        matrices = [x for name, x in head.items() if x.dim() == 2 and "original0" not in name]
+        matrices = [weight for weight in head.values() if weight.dim() == 2]
         if not matrices:
             raise ValueError(f"the model needs a linear head, got {sorted(head) or 'none'}")
-        return matrices[0].shape[1]
+        # Before its matrix, `weight_norm` keeps the scales of its rows, [L, 1].
+        return next((x.shape[1] for x in matrices if x.shape[1] > 1), 1)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:

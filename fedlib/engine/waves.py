@@ -47,7 +47,8 @@ def scoring_batches(
     work: Work, rows: Tensor, index: Tensor, size: int
 ) -> list[Callable[[], Batch]]:
     """Functions that make the batches of consecutive `rows`; one empty batch without rows."""
-    size -= work.task.mixes_examples and len(rows) % size == 1  # leaves no example alone
+    if work.task.mixes_examples and len(rows) % size == 1:
+        size -= 1  # leaves no example alone, unless there is only one, or size * (size - 1) + 1
 
     def piece(start: int) -> Batch:
         taken = rows[start : start + size]

@@ -115,7 +115,7 @@ class ClusteredFL(Method):
     def updates(self, start: Params, trained: Params) -> Tensor:
         """The change of the parameters, without running statistics -> [C, D]"""
         change = tree.sub(self.task.trainable(trained), self.task.trainable(start))
-        return torch.cat([x.reshape(len(x), -1) for x in tree.leaves(change)], dim=1)
+        return torch.cat([x[:, None].flatten(1) for x in tree.leaves(change)], dim=1)
 
     def split(self, cluster: Tensor, ids: Tensor, updates: Tensor) -> Tensor:
         """`cluster` [num_clients] after all disagreeing clusters are split in two -> same shape

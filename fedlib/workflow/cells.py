@@ -74,7 +74,8 @@ def summary(plan: Plan, todo: Sequence[OpenJob], estimates: Estimates) -> Iterat
         causes = Counter(one.cause for one in mine).most_common()
         why = ", ".join(c if n == len(mine) else f"{n} {c}" for c, n in causes)
         took = [seconds(plan, stage, x.job, estimates) for x in of_runs if x.stage == stage]
-        yield f"  {stage:<10}{len(mine):>6}  {duration(took) if took else '':<14} {why}"
+        spent = duration(took) if took else ""
+        yield f"  {stage:<10}{len(mine):>6}  {spent:<14} {why}"
     if of_runs:
         yield ""
         yield from _costs(plan, cells(plan, of_runs, estimates), estimates)

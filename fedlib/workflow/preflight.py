@@ -187,4 +187,4 @@ def _answers(wanted: list[tuple[str, ...]]) -> list[tuple[str, bool]]:
 
 def _names(where: list[str]) -> str:
     """The first of several declarations, and the number of further ones."""
-    return where[0] + f" and {len(where) - 1} more" * (len(where) > 1)
+    return f"{where[0]} and {len(where) - 1} more" if where[1:] else where[0]

@@ -16,7 +16,6 @@ from test_published_shown import NOT_SHOWN
 
 from fedlib import papers, seals
 from fedlib.cli import arguments, keep, take
-from fedlib.errors import ConfigError
 from fedlib.report import exhibits, packs
 from fedlib.report.figures import numbers
 from fedlib.report.metrics.definitions import PRIMARY
@@ -50,8 +49,6 @@ def test_of_what_a_budget_bought_for_several_papers_those_of_one_are_kept(
     words = ["keep", "toy", "--out", tmp_path / "out", "--configfile", tmp_path / "budget.json"]
     keep.main(arguments.read([*map(str, words)]))
     assert capsys.readouterr().out.startswith("toy/digits/fedem\n")
-    with pytest.raises(ConfigError, match="no paper toy; this configuration has other"):
-        keep.main(arguments.read([*map(str, words), "--config", "papers=other", "runs="]))
 
 
 def test_a_comparison_with_one_member_is_not_kept():

@@ -77,8 +77,8 @@ def refuse_no_extractor(task: Task) -> None:
     """Raises ValueError for a model whose extractor has nothing that a server could average."""
     if not task.split(task.trainable(task.init(0)))[0]:
         raise ValueError(
-            "the model's extractor has no parameters to share, as that of a linear model, or a "
-            "frozen one; take a model that trains layers before its head"
+            "the model's extractor has no trained parameters to share, like that of a linear model "
+            "or a frozen one; take a model that trains layers before its head"
         )
 
 

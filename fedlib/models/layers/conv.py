@@ -20,8 +20,7 @@ class Dropout2d(Dropout):
 
     def draw_mask(self, shape: torch.Size, device: torch.device) -> Tensor:
         """As of `Dropout`, for whole channels: inputs [B, F, ...] -> [B, F, 1, ...] bool"""
-        channels = torch.Size([*shape[:2], *[1] * (len(shape) - 2)])
-        return super().draw_mask(channels, device)
+        return super().draw_mask(torch.Size([*shape[:2], *[1] * (len(shape) - 2)]), device)
 
 
 class LocalResponse(nn.Module):
