@@ -40,7 +40,7 @@ EQUAL_RATES = {
 }
 REMARKS = {  # on a verdict, from the paper's page
     "adaptive_experts": "at p = 0.6 and p = 1",
-    "fedmix": "with 2 experts; 4 were not run there",
+    "fedmix": "with 4 experts, in bfloat16, and 2",
     "pfedmm": "0.0 to 1.2 if clients are resampled",
 }
 ORDERS = {"descending": min, "highest": min, "ascending": max, "lowest": max}  # the wrong end
