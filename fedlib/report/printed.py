@@ -112,8 +112,8 @@ def to_percent(fraction: float, decimals: int = 1) -> float:
     scaled = abs(fraction) * 10 ** (2 + decimals)
     if np.isnan(scaled):
         return np.nan
-    rounded = np.copysign(np.floor(scaled + 0.5 + 1e-6) / 10**decimals, fraction)
-    return float(rounded) + 0.0  # no -0.0
+    # Adding 0.0 makes 0.0 of -0.0.
+    return float(np.copysign(np.floor(scaled + 0.5 + 1e-6) / 10**decimals, fraction)) + 0.0
 
 
 def fractions(

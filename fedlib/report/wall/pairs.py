@@ -43,19 +43,20 @@ def collect_ours(pack: Path, file: Path) -> pd.DataFrame:
     """Our numbers in a pack's tables and curves that are beside a published one.
 
     Returns:
-      DataFrame of the columns of `NONE`.
+      DataFrame of the columns of `NONE`; titles name a precision other than float32.
     """
     metrics, clients, exhibits = packs.read(pack, file.parent.name)
     every = [NONE]
-    for stage, spec, has_published in exhibits:
-        if not has_published:
-            continue
+    for stage, spec, _ in (exhibit for exhibit in exhibits if exhibit.published):
         rows = _pick_rows(stage, spec, metrics, clients, file).reindex(columns=[*TEXTS, *NUMBERS])
         rows[[*TEXTS]] = rows[[*TEXTS]].astype(object).fillna("").astype(str)
         known = {one["name"]: one for one in spec["federations"]}
-        averages = {"title": "all", "params": {}}
-        data = [known.get(name, averages) for name in rows["federation"]]
+        data = [known.get(name, {"title": "all", "params": {}}) for name in rows["federation"]]
+        precision = {(x["federation"], x["label"]): x["precision"] for x in spec["runs"]}
+        how = [precision.get((x.federation, x.label), "float32") for x in rows.itertuples()]
+        named = zip(rows["title"], how, strict=True)
         more = {
+            "title": [f"{title} ({x})".removesuffix(" (float32)") for title, x in named],
             "data": [one["title"] for one in data],
             "measured": [x.column or METRICS.get(x.metric, x.metric) for x in rows.itertuples()],
             "is_split": [one["params"].get("source") == TEST_SPLIT for one in data],
