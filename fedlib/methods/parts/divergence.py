@@ -47,5 +47,4 @@ def _direction(d: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 def _of_tensor(direction: Tensor, weight: Tensor) -> Tensor:
     """The divergence in one tensor; 0 where all differences are zero -> [E]"""
     mean = direction.reshape(len(weight), -1) / torch.where(weight > 0, weight, 1)[:, None]
-    agreement = mean.square().sum(1)
-    return torch.where(weight > 0, (1 - agreement).clamp(min=0) / 2, 0)
+    return torch.where(weight > 0, (1 - mean.square().sum(1)).clamp(min=0) / 2, 0)

@@ -39,9 +39,10 @@ class Dropout(nn.Dropout):
 
     def draw_mask(self, shape: torch.Size, device: torch.device) -> Tensor:
         """A new mask for every use of the layer in a step -> `shape` bool"""
+        key = ambient.current_key()
         salt = self.salt + _PLACES * ambient.earlier_uses(self)
         # Into the high half: in the low half, the salt would only shift the mask.
-        key = ambient.current_key() + (salt << 32)
+        key = key + (salt << 32)
         return uniform_bits(key, shape, device) >= int(self.p * 2**32)
 
 
