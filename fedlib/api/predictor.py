@@ -129,10 +129,9 @@ class ClientModel(nn.Module):
 
     def _predicts_with(self, task: Task, params: Params, personal: Any) -> bool:
         """Whether the client's predictions are those of one model: it is tried on two inputs."""
-        fresh = task.init(0)
-        if not isinstance(params, dict) or params.keys() != fresh.keys():
+        if not isinstance(params, dict):
             return False
-        if any(params[name].shape != value.shape for name, value in fresh.items()):
+        if {name: getattr(x, "shape", None) for name, x in params.items()} != task.shapes:
             return False
         x = torch.rand(2, *self._shape, generator=torch.Generator().manual_seed(0))
         x = torch.full_like(x, self._token) if self._type in TOKENS else x

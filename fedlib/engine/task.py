@@ -83,11 +83,10 @@ class Task:
         if self.class_weights is not None:
             weights = self.class_weights.to(self.device, self.dtype)
             object.__setattr__(self, "class_weights", weights)
-        shapes = {name: value.shape for name, value in _floats(self._training)}
-        for name, shape in shapes.items():
+        for name, shape in self.shapes.items():
             if 0 in shape:
                 raise ValueError(f"sizes must be at least 1, got {name} of shape {list(shape)}")
-        if other := sorted(x for x, v in self.pretrained.items() if v.shape != shapes.get(x)):
+        if other := sorted(x for x, v in self.pretrained.items() if v.shape != self.shapes.get(x)):
             raise ValueError(f"pretrained parameters {other} are not in the model in this shape")
 
     def extend(self, kind: type["Task"], **more: object) -> "Task":
@@ -112,6 +111,11 @@ class Task:
             module = self.build()
         named = dict(_floats(module)) | self.pretrained
         return {name: value.detach().to(self.device, self.dtype) for name, value in named.items()}
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the parameters and floating-point buffers by name, without drawing any."""
+        return {name: tuple(value.shape) for name, value in _floats(self._training)}
 
     @cached_property
     def statistics(self) -> frozenset[str]:

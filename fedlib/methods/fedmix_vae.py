@@ -157,8 +157,8 @@ def latent_of(task: Task) -> int:
     Raises:
       ValueError: if the encoder has an odd number of outputs, or none.
     """
-    body, _ = task.split(task.init(0))
-    outputs = len(list(body.values())[-1]) if body else 0
+    body, _ = task.split(task.shapes)
+    outputs = list(body.values())[-1][0] if body else 0
     if outputs == 0 or outputs % 2:
         raise ValueError(f"an encoder needs an even number of outputs, got {outputs}")
     return outputs // 2

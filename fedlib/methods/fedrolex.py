@@ -58,8 +58,8 @@ class FedRolex(Method):
     def __post_init__(self):
         """Raises ValueError unless `small` is a window of the wide model."""
         sizes = self.sizes
-        if self.task.tokens is not None:
-            raise ValueError("units of a transformer cannot roll; use a network for images")
+        if self.task.tokens is not None or self.task.is_frozen_in_part:
+            raise ValueError("units of transformers and of frozen weights cannot roll; take others")
         for name, dimensions in sizes.items():
             if any(narrow > wide for wide, narrow in dimensions):
                 raise ValueError(f"small must not be wider than the model; {name}: {dimensions}")
@@ -77,12 +77,10 @@ class FedRolex(Method):
     @cached_property
     def sizes(self) -> dict[str, Sizes]:
         """Sizes of every parameter and statistic; ValueError if the architectures do not match."""
-        wide, narrow = self.task.init(0), self.small.init(0)
-        if [(n, x.dim()) for n, x in wide.items()] != [(n, x.dim()) for n, x in narrow.items()]:
+        wide, narrow = self.task.shapes, self.small.shapes
+        if [(name, len(x)) for name, x in wide.items()] != [(n, len(x)) for n, x in narrow.items()]:
             raise ValueError("small must have the same layers as the model, only narrower")
-        return {
-            name: list(zip(x.shape, narrow[name].shape, strict=True)) for name, x in wide.items()
-        }
+        return {name: list(zip(x, narrow[name], strict=True)) for name, x in wide.items()}
 
     @cached_property
     def narrow(self) -> Task:

@@ -63,7 +63,7 @@ class LabelLeakage(FedAvg):
                 "label leakage is read from steps of SGD with a constant lr above 0, without "
                 f"momentum, weight decay, clipping or class weights, got {local}"
             )
-        if len(self.task.init(0)[self.bias]) == 1:
+        if self.task.shapes[self.bias] == (1,):
             raise ValueError("label leakage needs a bias with a number for each label, got [1]")
 
     @cached_property

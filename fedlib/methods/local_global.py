@@ -51,7 +51,7 @@ class LocalGlobal(FedAvgAdam):
     }
 
     def __post_init__(self):
-        """Raises ValueError unless `private` is a part of the body and has parameters."""
+        """Raises ValueError unless `private` is a part of the body, and both sides can train."""
         FedAvgAdam.__post_init__(self)
         parts = list(self.task.parts)
         if self.private not in parts:
@@ -59,8 +59,11 @@ class LocalGlobal(FedAvgAdam):
                 f"private must be a part of a body that is Sequential, {parts}, got "
                 f"{self.private!r}"
             )
-        if not any(map(self.is_private, self.task.trainable(self.task.init(0)))):
+        private = list(map(self.is_private, self.task.trainable(self.task.shapes)))
+        if not any(private):
             raise ValueError(f"private {self.private!r} has no parameters; choose a later part")
+        if all(private):
+            raise ValueError(f"no trained parameters to share come after private {self.private!r}")
 
     @cached_property
     def lower_parts(self) -> tuple[str, ...]:

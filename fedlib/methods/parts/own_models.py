@@ -75,21 +75,19 @@ class OwnModels:
 
 def refuse_no_extractor(task: Task) -> None:
     """Raises ValueError for a model whose extractor has nothing that a server could average."""
-    if not task.split(task.trainable(task.init(0)))[0]:
-        raise ValueError(
-            "the model's extractor has no trained parameters to share, like that of a linear model "
-            "or a frozen one; take a model that trains layers before its head"
-        )
+    if not task.split(task.trainable(task.shapes))[0]:
+        raise ValueError("the extractor has no trained parameters to share; only the head has")
 
 
 def refuse_other_heads(tasks: Iterable[Task]) -> None:
-    """Raises ValueError unless a server can average the headers: all have the same shapes."""
-    heads = [task.split(task.init(0))[1] for task in tasks]
-    shapes = [{name: tuple(x.shape) for name, x in head.items()} for head in heads]
-    if odd := [own for own in shapes if own != shapes[0]]:
+    """Raises ValueError unless a server can train the headers: all have the same shapes."""
+    heads = [task.split(task.trainable(task.shapes))[1] for task in tasks]
+    if odd := [own for own in heads if own != heads[0]]:
         raise ValueError(
-            f"headers must have the same shapes in all architectures, got {shapes[0]} and {odd[0]}"
+            f"headers must have the same shapes in all architectures, got {heads[0]} and {odd[0]}"
         )
+    if not heads[0]:
+        raise ValueError("the head has no trained parameters to share; only the extractor has")
 
 
 def place_in_turn(drawn: Sequence[Tree], num_clients: int) -> Rows:
