@@ -183,7 +183,7 @@ def test_what_is_kept_is_what_is_drawn_from_its_pack_and_worth_it(pack):
 
 
 # The configuration of a paper's runs, and results of earlier versions that nobody asks for now.
-OF = {
+CONFIGURED = {
     "pfedmm": ("sources=[emnist:test]", "set=[emnist.partition.fraction=0.69999484]"),
     "fedmix": ("set=[fedmix-k4.precision=bfloat16,fedmix-k4.evaluate_every=100]",),
 }
@@ -192,7 +192,7 @@ EARLIER = {"pfedmm": {("evaluate", "fedavg-plus"), ("evaluate", "pfedme")}}
 
 @pytest.mark.parametrize("paper", sorted({x.relative_to(KEPT_IN).parts[0] for x in AT_SCALE}))
 def test_kept_runs_at_paper_scale_are_those_that_the_paper_declares(paper):
-    words = ["scale=full", "tag=kept", f"papers=[{paper}]", *OF.get(paper, ())]
+    words = ["scale=full", "tag=kept", f"papers=[{paper}]", *CONFIGURED.get(paper, ())]
     plan, odd = Plan(config.read([ROOT / "config.yaml"], words)), set()
     for archive in (x for x in AT_SCALE if x.relative_to(KEPT_IN).parts[0] == paper):
         with packs.unpack_runs(archive.parents[1]) as unpacked:
