@@ -48,7 +48,7 @@ class Evaluation:
         return of_view(self.pooled, View(group, protocol, split))
 
     def numbers(self) -> dict[str, float]:
-        """Everything but the single clients, by name: what loggers write."""
+        """The numbers of all clients together, by name: what loggers write."""
         found = {"/".join(("accuracy", *view)): value for view, value in self.pooled.items()}
         found |= {"bytes_down": self.bytes_down, "bytes_up": self.bytes_up}
         return found if self.train_loss is None else {**found, "train_loss": self.train_loss}

@@ -170,7 +170,7 @@ def partition(
       client: [N] owner of each example, a number or a name, for kinds with natural clients, which
         keep these.
       test: inputs and labels (and clients) of a test part. Nobody trains on it. Without it, kinds
-        that join the parts test on the rest of `train_fraction`, and others on every fourth example
+        that join the parts test on what `train_fraction` leaves, and others on every fourth example
         of each class or client.
       num_classes: L, if some class has no example; None for the number of classes in the data.
       signals, length, tokeniser: as for `Federation.from_arrays`.
