@@ -18,7 +18,6 @@ from fedlib import draws, tree
 from fedlib.api import probe
 from fedlib.api.probe import HeadApart
 from fedlib.engine.device import channels_last
-from fedlib.engine.functional import Constant
 from fedlib.errors import ConfigError
 from fedlib.models.layers.random import Dropout
 
@@ -90,10 +89,6 @@ def _values(make: Callable[[], nn.Module], seed: int) -> dict[str, Tensor]:
 
 def whole(module: nn.Module) -> nn.Module:
     """Undo `builder`: the user's model, with PyTorch's own dropout and parameters."""
-    for layer in module.modules():
-        for name, value in layer._parameters.items():
-            if isinstance(value, Constant):
-                layer._parameters[name] = nn.Parameter(value.detach(), False)
     _replace(module, Dropout, lambda layer, _: nn.Dropout(layer.p))
     return module.whole() if isinstance(module, HeadApart) else module
 
@@ -168,23 +163,13 @@ def _build(
     fresh: Callable[[], nn.Module], path: str | None, given: int | None, keeps: bool
 ) -> nn.Module:
     seed = torch.initial_seed()  # before the user's function, which may call torch.manual_seed
-    made = _fix_frozen(_with_own_dropout(fresh()))
+    made = _with_own_dropout(fresh())
     apart = made if path is None else HeadApart(made, path)
     if given is not None and seed % 2**64 != given:
         layers = [layer for layer in apart.head.modules() if probe.owns_weights(layer)]
         _draw_anew([x for x in layers if hasattr(x, "reset_parameters")], seed)
     apart.keeps_layout = keeps
     return apart
-
-
-def _fix_frozen(model: nn.Module) -> nn.Module:
-    """`model`, whose frozen parameters are no part of what clients train and send."""
-    fixed: dict[nn.Parameter, Constant] = {}  # a tied one stays tied
-    for layer in model.modules():
-        for name, value in layer._parameters.items():
-            if value is not None and not value.requires_grad:
-                layer._parameters[name] = fixed.setdefault(value, Constant(value.detach(), False))
-    return model
 
 
 def _copy(model: Model) -> nn.Module | None:

@@ -75,11 +75,11 @@ class ClientModel(nn.Module):
                 f"a client of {type(self._method).__name__} predicts with more than one model's "
                 "logits; use the module that client_model gives, which does all of it"
             )
-        with draws.aside(), torch.no_grad():
+        with draws.aside(0), torch.no_grad():  # as a task draws what is frozen
             module = task.build().to(self._like)
             for name, value in [*module.named_parameters(), *module.named_buffers()]:
-                if name in params:
-                    value.copy_(params[name])
+                if name in (given := task.pretrained | params):
+                    value.copy_(given[name])
         return whole(module).eval()
 
     @property

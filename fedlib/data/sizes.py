@@ -67,6 +67,8 @@ class Sizes(NamedTuple):
       dtype: of inputs, by its NumPy name.
       num_classes: L.
       tokens: vocabulary and padding of texts; None for other inputs.
+      bounds: the least values of each feature or channel, and the largest, of a user's own data;
+        None for other data.
       group: name of each owner's group.
       train, val, test: numbers of examples of each owner.
     """
@@ -76,6 +78,7 @@ class Sizes(NamedTuple):
     dtype: str
     num_classes: int
     tokens: list[int] | None
+    bounds: list[list[float]] | None
     group: list[str]
     train: list[int]
     val: list[int]
@@ -95,16 +98,18 @@ def sizes(spec: dict, raw: str | Path = Path()) -> Sizes:
     """
     partition = build.check(spec)
     examples, shape, labels = _stand_in(spec, Path(raw))
-    if spec["dataset"] == "own":  # read from files, which decide what there is
+    if own := spec["dataset"] == "own":  # read from files, which decide what there is
         build.check_examples(partition, examples, spec)
     dealt = partition.deal(examples, build.seed_of(spec))
     pool = dealt.examples
+    axes = (0, *range(2, pool.x.ndim))
     return Sizes(
         shape=list(shape),
         labels=list(labels),
         dtype=str(pool.x.dtype),
         num_classes=pool.num_classes,
         tokens=None if pool.tokens is None else list(map(int, pool.tokens)),
+        bounds=[end(axes).tolist() for end in (pool.x.min, pool.x.max)] if own else None,
         group=[GROUPS[number] for number in dealt.group],
         **{name: list(map(len, getattr(dealt, name))) for name in SPLITS},
     )
@@ -155,11 +160,9 @@ def _generate(
     """
     takes = inspect.signature(module.read).parameters
     drawn = {"seed": build.seed_of(spec)} if "seed" in takes else {}
-    if "dim" not in takes:
-        examples = module.read(raw, **spec["params"], **drawn)
-        return examples, examples.x.shape[1:], examples.y.shape[1:]
-    shape = (spec["params"].get("dim", takes["dim"].default),)
-    examples = module.read(Path(), **{**spec["params"], "dim": 1}, **drawn)
+    one = {"dim": 1} if "dim" in takes else {}
+    examples = module.read(raw, **spec["params"] | one, **drawn)
+    shape = (spec["params"].get("dim", takes["dim"].default),) if one else examples.x.shape[1:]
     return examples, shape, examples.y.shape[1:]
 
 

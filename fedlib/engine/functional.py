@@ -20,6 +20,21 @@ class Constant(nn.Parameter):
         return Constant, (self.detach(), False)
 
 
+def fix_frozen(model: nn.Module, values: dict[str, Tensor]) -> nn.Module:
+    """`model`, whose frozen parameters are no part of what clients train and send.
+
+    Args:
+      values: of parameters, by name, instead of their own.
+    """
+    fixed: dict[nn.Parameter, Constant] = {}  # a tied one stays tied
+    for path, layer in model.named_modules():
+        for name, value in layer._parameters.items():
+            if value is not None and not value.requires_grad:
+                own = values.get(f"{path}.{name}".lstrip("."), value).detach()
+                layer._parameters[name] = fixed.setdefault(value, Constant(own, False))
+    return model
+
+
 Places = dict[str, list[tuple[dict, str]]]  # by name: (a module's own dict, key in it)
 
 _local = threading.local()

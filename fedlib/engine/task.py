@@ -75,9 +75,10 @@ class Task:
         """
         self._check_precision()
         for name, training in (("_training", True), ("_evaluating", False)):
-            with draws.aside():
-                module = self.build().to(device=self.device, dtype=self.dtype).train(training)
-            object.__setattr__(self, name, _hollow(without_counts(module)))
+            with draws.aside(0):  # what is frozen is the same at every seed
+                module = functional.fix_frozen(self.build(), self.pretrained).train(training)
+            module = without_counts(module.to(self.device, self.dtype))
+            object.__setattr__(self, name, _hollow(module))
         keeps = self.keeps_layout or getattr(self._training, "keeps_layout", False)
         object.__setattr__(self, "keeps_layout", keeps)
         if self.class_weights is not None:
@@ -108,9 +109,10 @@ class Task:
     def init(self, seed: int) -> Params:
         """Fresh parameters and floating-point buffers, by name; a function of `seed` alone."""
         with draws.aside(seed):
-            module = self.build()
-        named = dict(_floats(module)) | self.pretrained
-        return {name: value.detach().to(self.device, self.dtype) for name, value in named.items()}
+            module = functional.fix_frozen(self.build(), {})
+        named = {name: x for name, x in _floats(module) if not isinstance(x, functional.Constant)}
+        drawn = {name: self.pretrained.get(name, x).detach() for name, x in named.items()}
+        return {name: value.to(self.device, self.dtype) for name, value in drawn.items()}
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -357,8 +359,7 @@ def mean_from(dim: int, values: Tensor) -> Tensor:
 
 def _floats(module: nn.Module):
     named = [*module.named_parameters(), *module.named_buffers()]
-    floats = [(name, value) for name, value in named if value.is_floating_point()]
-    return [pair for pair in floats if not isinstance(pair[1], functional.Constant)]
+    return [(name, value) for name, value in named if value.is_floating_point()]
 
 
 def without_counts(module: nn.Module) -> nn.Module:

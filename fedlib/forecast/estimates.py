@@ -60,7 +60,7 @@ class DataSize(NamedTuple):
     """The size of a federation.
 
     Attributes:
-      shape, labels, dtype, num_classes, tokens: of examples, see `fedlib.data.sizes.Sizes`.
+      shape, labels, dtype, num_classes, tokens, bounds: of examples, see `fedlib.data.sizes.Sizes`.
       owners: number of clients and others; clients: of those that train.
       trained: examples of the clients that train; scored: validation and test examples.
       size: bytes of all examples.
@@ -71,6 +71,7 @@ class DataSize(NamedTuple):
     dtype: str
     num_classes: int
     tokens: list[int] | None
+    bounds: list[list[float]] | None
     owners: int
     clients: int
     trained: int

@@ -38,7 +38,8 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str, executor: str = "auto
         owned = sizes(data, raw)
     except (ConfigError, DataError):  # told by the check of the federation, or by its job
         return
-    few, data = _few(spec), _few_owners(spec, owned)
+    course = {k: v for k, v in spec.participation.items() if k not in ("rate", "selection")}
+    few, data = replace(spec, participation={"rate": 1.0, **course}), _few_owners(spec, owned)
     try:
         how = "loop" if executor in ONE_BY_ONE else "batched"
         rehearsal.check(build.build_simulation(few, data, executor=how, weights=None))
@@ -77,12 +78,13 @@ def make_up(like: Any, owners: Sequence[str], counts: Mapping[str, Sequence[int]
         rows = [np.arange(e - n, e) for e, n in zip(number + np.cumsum(each), each, strict=True)]
         splits[split], number = Split.from_lists(rows), number + sum(each)
     shape, dtype = (number, *like.shape), np.dtype(like.dtype)
-    most = (like.tokens or [like.num_classes if like.labels else 256])[0]
-    is_whole = dtype.kind in "iu"
-    x: Any = draw.integers(0, max(most, 1), shape) if is_whole else draw.standard_normal(shape)
+    most = max(1, (like.tokens or [like.num_classes if like.labels else 256])[0])
+    # A model may look up the categories in a column, so its numbers are from this column's range.
+    ends = [[0], [most]] if dtype.kind in "iu" else like.bounds or [[-2], [2]]
+    low, high = np.reshape(ends, (2, -1, *[1] * (len(like.shape) - 1)))
     channels = like.shape[0] if dtype == np.uint8 and not like.labels else 0
     return Federation(
-        x=x.astype(dtype),
+        x=draw.uniform(low, high, shape).astype(dtype),  # whole numbers are rounded down
         y=draw.integers(0, like.num_classes, (number, *like.labels)),
         num_classes=like.num_classes,
         group=np.array([GROUPS.index(group) for group in owners], np.uint8),
@@ -94,9 +96,3 @@ def make_up(like: Any, owners: Sequence[str], counts: Mapping[str, Sequence[int]
         tokens=Tokens(*like.tokens) if like.tokens else None,
         **splits,
     )
-
-
-def _few(spec: RunSpec) -> RunSpec:
-    """The run with all clients in its round."""
-    course = {k: v for k, v in spec.participation.items() if k not in ("rate", "selection")}
-    return replace(spec, participation={"rate": 1.0, **course})

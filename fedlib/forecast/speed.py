@@ -91,8 +91,8 @@ def _estimate(request: Request, known: dict, where: dict, raw: str) -> dict[str,
     spec, data = request.spec, request.data
     cut = digest(request.manifest) if request.manifest.exists() else None
     own = downloads.state(data["dataset"], data["params"].get("source"), raw)
-    sizes = _find(known["sizes"], [data, cut, own], lambda: size_of(data, request.manifest, raw))
-    size = DataSize(*sizes)
+    about = [data, cut, own, DataSize._fields]
+    size = DataSize(*_find(known["sizes"], about, lambda: size_of(data, request.manifest, raw)))
     facts = {
         **{name: getattr(spec, name) for name in OF_MODEL},
         **{name: getattr(size, name) for name in ("shape", "dtype", "num_classes")},
@@ -141,7 +141,7 @@ def size_of(data: dict, manifest: Path, raw: str) -> DataSize:
     number = int(np.prod(found.shape)) * np.dtype(found.dtype).itemsize
     label = int(np.prod(found.labels)) if found.labels else 8  # bytes; labels of texts are uint8
     return DataSize(
-        *(found.shape, found.labels, found.dtype, found.num_classes, found.tokens),
+        *(getattr(found, name) for name in DataSize._fields[:6]),
         *(len(found.group), len(seen), sum(seen), scored),
         (sum(found.train) + scored) * (number + label),
     )

@@ -4,6 +4,7 @@ Sizes that follow from the data, `in_features` and `num_classes`, may be left ou
 models that do not fit the data are refused.
 """
 
+import copy
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -311,14 +312,14 @@ def _refuse_unlike(model: torch.nn.Module, examples: torch.Tensor, name: str) ->
     """
 
     def output(run: Callable) -> torch.Tensor:
-        with dropout_key(torch.tensor(0)):
-            return run(examples).nan_to_num()
+        with dropout_key(torch.tensor(0)):  # of a copy, because a model may learn as it runs
+            return run(copy.deepcopy(model)).nan_to_num()
 
     for train in (True, False):
         model.train(train)
         with draws.refuse(name, "take Dropout of fedlib.models.layers.random"):
-            whole = output(model)
-        if not torch.equal(whole, output(lambda x: model.head(model.body(x)))):
+            whole = output(lambda own: own(examples))
+        if not torch.equal(whole, output(lambda own: own.head(own.body(examples)))):
             raise ConfigError(
                 f"{name} must give head(body(x)); move what follows, as a factor, into the head"
             )

@@ -4,9 +4,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+import torch
 from conftest import toy_run
 from support import toy_federation
 from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm
 
 from fedlib.engine.solvers import SGD
 from fedlib.errors import ConfigError
@@ -94,11 +96,6 @@ def test_of_a_users_method_only_classifiers_must_fit(monkeypatch):
         simulation(**mixed(num_classes=2))
 
 
-class Five(Network):
-    def forward(self, x):
-        return 5 * super().forward(x)
-
-
 class Later(Network):
     def forward(self, x):
         return super().forward(x) / (2 if self.training else 1)
@@ -107,14 +104,10 @@ class Later(Network):
 @pytest.mark.parametrize(
     ("kind", "layer", "message"),
     [
-        (
-            Network,
-            nn.Dropout,
-            "model mlp draws from the global generator of PyTorch, .*; take Drop",
-        ),
-        (Five, Dropout, "model mlp must give head.body.x..; move what follows, as a factor, into"),
-        (Later, Dropout, "model mlp must give head.body.x..; move what follows"),
+        (Network, nn.Dropout, "model mlp draws from the global generator of PyTorch, .*; take D"),
+        (Later, Dropout, "model mlp must give head.body.x..; move what follows, as a factor, into"),
         (Network, Dropout, None),
+        (Network, lambda _: spectral_norm(nn.Linear(8, 8)), None),  # it learns as it runs
     ],
 )
 def test_a_model_that_draws_or_is_more_than_head_and_body_is_refused(
@@ -124,6 +117,16 @@ def test_a_model_that_draws_or_is_more_than_head_and_body_is_refused(
     monkeypatch.setattr(mlp, "build", make)
     with pytest.raises(ConfigError, match=message) if message else nullcontext():
         simulation()
+
+
+def test_what_a_model_of_the_workflow_freezes_is_neither_trained_nor_drawn_anew(monkeypatch):
+    make = lambda **_: Network([nn.Linear(4, 8).requires_grad_(False)], nn.Linear(8, 3))  # noqa: E731
+    monkeypatch.setattr(mlp, "build", make)
+    one, other = (simulation().method.task for _ in range(2))
+    assert {*one.init(0)} == {"head.weight", "head.bias"}
+    assert torch.equal(one._training.body[0].weight, other._evaluating.body[0].weight)
+    loaded = replace(one, pretrained={"body.0.weight": torch.ones(8, 4)})._training
+    assert loaded.body[0].weight.eq(1).all()
 
 
 @pytest.mark.parametrize("method", ["fedem", "pfedmm", "ifca"])

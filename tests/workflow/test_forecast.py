@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from stages import SPEC
 
@@ -11,7 +12,7 @@ from fedlib import hdf5, seals
 from fedlib.data import build, sizes
 from fedlib.engine import scratch
 from fedlib.errors import ConfigError, DataError
-from fedlib.forecast import estimates, speed
+from fedlib.forecast import estimates, own_trial, speed
 from fedlib.forecast.estimates import DataSize, Factor, Request, Speed
 from fedlib.methods import METHODS
 from fedlib.run.usage import CPU, MEMORY, WALL
@@ -44,11 +45,20 @@ def test_the_sizes_of_a_federation_are_those_of_the_federation():
     assert sum(stand_in.train) == pytest.approx(0.75 * 70_000, abs=8)
 
 
+def test_numbers_made_up_for_ones_own_data_are_from_the_range_of_their_column(tmp_path):
+    (tmp_path / "own/mine").mkdir(parents=True)
+    x = np.array([[18, -0.5], [19, -0.5]] * 20)  # a category, and a number
+    np.savez(tmp_path / "own/mine/all.npz", x=x, y=np.arange(40) % 2)
+    own = {"dataset": "own", "params": {"source": "mine", "scaling": "none"}}
+    found = own_trial.make_up(sizes.sizes(DIGITS | own, tmp_path), ["seen"], {"train": [99]}).x
+    assert (found >= [18, -0.5]).all() and (found <= [19, -0.5]).all()
+
+
 # -- arithmetic ---------------------------------------------------------------------------
 
 # 20 of 25 owners are clients that train, on 50 examples each; 300 examples are scored.
 FEW = DataSize(
-    [64], [], "float32", 10, None, owners=25, clients=20, trained=1000, scored=300, size=1e6
+    [64], [], "float32", 10, None, None, owners=25, clients=20, trained=1000, scored=300, size=1e6
 )
 FAST = Speed(seconds=0.001, numbers=1000)
 
@@ -198,9 +208,8 @@ def test_what_was_measured_is_kept_beside_the_estimates_and_not_measured_again(a
 def test_another_seed_that_is_finished_counts_first(asked, tmp_path):
     path, spent = tmp_path / "history.h5", {CPU: 1234.5, WALL: 2469.0, MEMORY: 7e8}
     with hdf5.create(path, userblock_size=seals.USERBLOCK) as file:
-        file.attrs.update(
-            {"format": 3, "provenance": json.dumps({"spent": spent, "device": "cpu"})}
-        )
+        made = json.dumps({"spent": spent, "device": "cpu"})
+        file.attrs.update({"format": 3, "provenance": made})
     seals.close_hdf5(path)
     found = asked(request(finished={"train": path}))["runs"]["toy/digits/fedavg"]
     assert (found["train"]["seconds"], found["train"]["mb"]) == (1234.5, 700.0)

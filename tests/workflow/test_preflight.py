@@ -257,8 +257,7 @@ def test_building_takes_no_memory_for_values(monkeypatch):
         return module
 
     monkeypatch.setattr(models.load("mlp"), "build", watched)
-    spec = run(model_params=MODEL | {"hidden": [5]}).spec(0)  # a size that no other test remembers
-    build(spec)
+    build(run(model_params=MODEL | {"hidden": [5]}).spec(0))  # a size that no other test remembers
     assert set(placed) == {"meta"}
 
 
