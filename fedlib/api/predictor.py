@@ -76,9 +76,9 @@ class ClientModel(nn.Module):
                 "logits; use the module that client_model gives, which does all of it"
             )
         with draws.aside(0), torch.no_grad():  # as a task draws what is frozen
-            module = task.build().to(self._like)
+            module, given = task.build().to(self._like), task.pretrained | params
             for name, value in [*module.named_parameters(), *module.named_buffers()]:
-                if name in (given := task.pretrained | params):
+                if name in given:
                     value.copy_(given[name])
         return whole(module).eval()
 

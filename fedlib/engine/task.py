@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Self
 
 import torch
@@ -74,21 +74,16 @@ class Task:
             has in another shape, or a precision that is unknown or impossible here.
         """
         self._check_precision()
+        put = partial(object.__setattr__, self)
         for name, training in (("_training", True), ("_evaluating", False)):
             with draws.aside(0):  # what is frozen is the same at every seed
-                module = functional.fix_frozen(self.build(), self.pretrained).train(training)
-            module = without_counts(module.to(self.device, self.dtype))
-            object.__setattr__(self, name, _hollow(module))
-        keeps = self.keeps_layout or getattr(self._training, "keeps_layout", False)
-        object.__setattr__(self, "keeps_layout", keeps)
+                module = self.build()
+            self._check_shapes({name: value.shape for name, value in _floats(module)})
+            module = functional.fix_frozen(module, self.pretrained).train(training)
+            put(name, _hollow(without_counts(module.to(self.device, self.dtype))))
+        put("keeps_layout", self.keeps_layout or getattr(self._training, "keeps_layout", False))
         if self.class_weights is not None:
-            weights = self.class_weights.to(self.device, self.dtype)
-            object.__setattr__(self, "class_weights", weights)
-        for name, shape in self.shapes.items():
-            if 0 in shape:
-                raise ValueError(f"sizes must be at least 1, got {name} of shape {list(shape)}")
-        if other := sorted(x for x, v in self.pretrained.items() if v.shape != self.shapes.get(x)):
-            raise ValueError(f"pretrained parameters {other} are not in the model in this shape")
+            put("class_weights", self.class_weights.to(self.device, self.dtype))
 
     def extend(self, kind: type["Task"], **more: object) -> "Task":
         """This task as an instance of `kind`, a subclass with the further fields `more`."""
@@ -109,14 +104,13 @@ class Task:
     def init(self, seed: int) -> Params:
         """Fresh parameters and floating-point buffers, by name; a function of `seed` alone."""
         with draws.aside(seed):
-            module = functional.fix_frozen(self.build(), {})
-        named = {name: x for name, x in _floats(module) if not isinstance(x, functional.Constant)}
-        drawn = {name: self.pretrained.get(name, x).detach() for name, x in named.items()}
-        return {name: value.to(self.device, self.dtype) for name, value in drawn.items()}
+            module = self.build()
+        named = {n: self.pretrained.get(n, x) for n, x in _floats(module) if n in self.shapes}
+        return {name: value.detach().to(self.device, self.dtype) for name, value in named.items()}
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the parameters and floating-point buffers by name, without drawing any."""
+        """Shapes of what `init` draws, by name, without drawing it."""
         return {name: tuple(value.shape) for name, value in _floats(self._training)}
 
     @cached_property
@@ -279,6 +273,13 @@ class Task:
                 "bfloat16"
             )
 
+    def _check_shapes(self, shapes: dict[str, torch.Size]) -> None:
+        for name, shape in shapes.items():
+            if 0 in shape:
+                raise ValueError(f"sizes must be at least 1, got {name} of shape {list(shape)}")
+        if other := sorted(x for x, v in self.pretrained.items() if v.shape != shapes.get(x)):
+            raise ValueError(f"pretrained parameters {other} are not in the model in this shape")
+
 
 @dataclass(frozen=True)
 class JointTask(Task):
@@ -359,7 +360,8 @@ def mean_from(dim: int, values: Tensor) -> Tensor:
 
 def _floats(module: nn.Module):
     named = [*module.named_parameters(), *module.named_buffers()]
-    return [(name, value) for name, value in named if value.is_floating_point()]
+    floats = [(name, value) for name, value in named if value.is_floating_point()]
+    return [pair for pair in floats if not isinstance(pair[1], functional.Constant)]
 
 
 def without_counts(module: nn.Module) -> nn.Module:

@@ -16,6 +16,7 @@ from fedlib.errors import ConfigError
 X, Y = load_digits(return_X_y=True)
 CUT = {"num_clients": 4, "alpha": 0.5, "unseen_fraction": 0.25, "seed": 3}
 CLIENTS = fedlib.partition((X / 16)[:300].astype(np.float32), Y[:300], "dirichlet", **CUT)
+FEW = torch.from_numpy(CLIENTS.x[:5])
 SEED = 5
 
 
@@ -115,11 +116,10 @@ def test_a_layer_that_is_frozen_in_part_keeps_that_part(start, frozen):
         result = simulate(given, start="given" if start == "given" else "drawn")
         assert torch.equal(states(result)[frozen], model.get_parameter(frozen))
         assert (states(result)["0.low"].std() > 0.5) == (start == "drawn")  # given zeros stay near
-        x = torch.from_numpy(CLIENTS.x[:5])
         client = result.client_model(0)
-        torch.testing.assert_close(client.network(x).softmax(1), client(x))
+        torch.testing.assert_close(client.network(FEW).softmax(1), client(FEW))
         wide = result.client_model(0).double()
-        torch.testing.assert_close(wide(x).float(), client(x))
+        torch.testing.assert_close(wide(FEW).float(), client(FEW))
         assert wide.network[0].weight.dtype == torch.float64
         found.append(states(result))
     assert_same_tensors(*found)
@@ -147,15 +147,13 @@ def test_further_architectures_start_from_the_weights_that_are_given():
 def test_the_predictor_of_a_model_with_frozen_layers_is_kept(tmp_path):
     result = simulate(network(), "fedavg", rounds=1)
     result.save(tmp_path, [1])
-    x = torch.from_numpy(CLIENTS.x[:5])
-    assert torch.equal(fedlib.load(tmp_path).client_model(1)(x), result.client_model(1)(x))
+    assert torch.equal(fedlib.load(tmp_path).client_model(1)(FEW), result.client_model(1)(FEW))
 
 
 def test_further_architectures_move_with_what_is_frozen():
     result = simulate(network(frozen=False), "local", large=[network(), network()], rounds=1)
-    x = torch.from_numpy(CLIENTS.x[:5])
     wide = result.client_model(1).double()
-    torch.testing.assert_close(wide(x).float(), result.client_model(1)(x))
+    torch.testing.assert_close(wide(FEW).float(), result.client_model(1)(FEW))
     assert wide.network[0].weight.dtype == torch.float64
 
 

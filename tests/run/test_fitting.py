@@ -127,6 +127,8 @@ def test_what_a_model_of_the_workflow_freezes_is_neither_trained_nor_drawn_anew(
     assert torch.equal(one._training.body[0].weight, other._evaluating.body[0].weight)
     loaded = replace(one, pretrained={"body.0.weight": torch.ones(8, 4)})._training
     assert loaded.body[0].weight.eq(1).all()
+    with pytest.raises(ValueError, match=r"parameters \['body.0.weight'\] are not in the model in"):
+        replace(one, pretrained={"body.0.weight": torch.ones(4, 8)})
 
 
 @pytest.mark.parametrize("method", ["fedem", "pfedmm", "ifca"])
