@@ -88,7 +88,7 @@ def _values(make: Callable[[], nn.Module], seed: int) -> dict[str, Tensor]:
 
 
 def whole(module: nn.Module) -> nn.Module:
-    """Undo `builder`: the user's model, with PyTorch's own dropout and parameters."""
+    """Undo `builder`: the user's model, with PyTorch's own dropout."""
     _replace(module, Dropout, lambda layer, _: nn.Dropout(layer.p))
     return module.whole() if isinstance(module, HeadApart) else module
 

@@ -78,12 +78,17 @@ class Task:
         for name, training in (("_training", True), ("_evaluating", False)):
             with draws.aside(0):  # what is frozen is the same at every seed
                 module = self.build()
-            self._check_shapes({name: value.shape for name, value in _floats(module)})
+            shapes = {name: value.shape for name, value in _floats(module)}
+            if odd := sorted(x for x, v in self.pretrained.items() if v.shape != shapes.get(x)):
+                raise ValueError(f"pretrained parameters {odd} are not in the model in this shape")
             module = functional.fix_frozen(module, self.pretrained).train(training)
             put(name, _hollow(without_counts(module.to(self.device, self.dtype))))
         put("keeps_layout", self.keeps_layout or getattr(self._training, "keeps_layout", False))
         if self.class_weights is not None:
             put("class_weights", self.class_weights.to(self.device, self.dtype))
+        for name, shape in self.shapes.items():
+            if 0 in shape:
+                raise ValueError(f"sizes must be at least 1, got {name} of shape {list(shape)}")
 
     def extend(self, kind: type["Task"], **more: object) -> "Task":
         """This task as an instance of `kind`, a subclass with the further fields `more`."""
@@ -272,13 +277,6 @@ class Task:
                 f"precision tf32 needs a GPU, the device is {self.device.type}; use float32 or "
                 "bfloat16"
             )
-
-    def _check_shapes(self, shapes: dict[str, torch.Size]) -> None:
-        for name, shape in shapes.items():
-            if 0 in shape:
-                raise ValueError(f"sizes must be at least 1, got {name} of shape {list(shape)}")
-        if other := sorted(x for x, v in self.pretrained.items() if v.shape != shapes.get(x)):
-            raise ValueError(f"pretrained parameters {other} are not in the model in this shape")
 
 
 @dataclass(frozen=True)

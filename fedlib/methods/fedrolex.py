@@ -57,9 +57,9 @@ class FedRolex(Method):
 
     def __post_init__(self):
         """Raises ValueError unless `small` is a window of the wide model."""
-        sizes = self.sizes
         if self.task.tokens is not None or self.task.is_frozen_in_part:
-            raise ValueError("units of transformers and of frozen weights cannot roll; take others")
+            raise ValueError("units of transformers and frozen weights cannot roll; train others")
+        sizes = self.sizes
         for name, dimensions in sizes.items():
             if any(narrow > wide for wide, narrow in dimensions):
                 raise ValueError(f"small must not be wider than the model; {name}: {dimensions}")

@@ -61,7 +61,7 @@ class LocalGlobal(FedAvgAdam):
             )
         private = list(map(self.is_private, self.task.trainable(self.task.shapes)))
         if not any(private):
-            raise ValueError(f"private {self.private!r} has no parameters; choose a later part")
+            raise ValueError(f"private {self.private!r} trains nothing; choose a later part")
         if all(private):
             raise ValueError(f"no trained parameters to share come after private {self.private!r}")
 

@@ -101,7 +101,7 @@ WEIGHTED = replace(tiny_task(), class_weights=torch.ones(3))
         ("ifca", {"lr_decay": True, "local": COSINE}, "schedule that is constant, got 'cosine'"),
         ("adaptive_experts", {"gate": tiny_task(classes=7)}, "one needs 4 outputs, got 7"),
         ("local_experts", {"keep": ["last"]}, "keep must have 'best'"),
-        ("local_global", {"task": Task(lambda: mlp.build(4, 3, 2))}, "'body.0' has no parameters"),
+        ("local_global", {"task": Task(lambda: mlp.build(4, 3, 2))}, "'body.0' trains nothing"),
         ("fedmix", {"condition": "side"}, "num_sides must be at least 1 .* got 0 for 'side'"),
         ("fedmix", {"table_rounds": [5, 2]}, r"must ascend from 0 or more, got \[5, 2\]"),
         ("fedmix", {"private_bias": True, "task": Task(without_bias)}, "one bias, got none"),

@@ -24,6 +24,7 @@ def network(frozen=True):
     torch.manual_seed(1)
     made = nn.Sequential(nn.Linear(64, 9), nn.BatchNorm1d(9), nn.ReLU(), nn.Linear(9, 10))
     made[0].requires_grad_(not frozen)
+    made[0].register_parameter("device_of", nn.Parameter(torch.empty(0), False))
     return made
 
 

@@ -79,14 +79,14 @@ def refuse_no_extractor(task: Task) -> None:
         raise ValueError("the extractor has no trained parameters to share; only the head has")
 
 
-def refuse_other_heads(tasks: Iterable[Task]) -> None:
+def refuse_other_heads(tasks: Sequence[Task]) -> None:
     """Raises ValueError unless a server can train the headers: all have the same shapes."""
-    heads = [task.split(task.trainable(task.shapes))[1] for task in tasks]
+    heads = [task.split(task.shapes)[1] for task in tasks]
     if odd := [own for own in heads if own != heads[0]]:
         raise ValueError(
             f"headers must have the same shapes in all architectures, got {heads[0]} and {odd[0]}"
         )
-    if not heads[0]:
+    if not tasks[0].trainable(heads[0]):
         raise ValueError("the head has no trained parameters to share; only the extractor has")
 
 
