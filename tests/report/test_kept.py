@@ -182,12 +182,11 @@ def test_what_is_kept_is_what_is_drawn_from_its_pack_and_worth_it(pack):
     assert len(re.findall(r"^### <a id=.*</a>(?:Table|Figure) ", page, re.M)) == len(specs)
 
 
-# The configuration of a paper's runs, and results of earlier versions that nobody asks for now.
+# The configuration of a paper's runs.
 CONFIGURED = {
     "pfedmm": ("sources=[emnist:test]", "set=[emnist.partition.fraction=0.69999484]"),
     "fedmix": ("set=[fedmix-k4.precision=bfloat16,fedmix-k4.evaluate_every=100]",),
 }
-EARLIER = {"pfedmm": {("evaluate", "fedavg-plus"), ("evaluate", "pfedme")}}
 
 
 @pytest.mark.parametrize("paper", sorted({x.relative_to(KEPT_IN).parts[0] for x in AT_SCALE}))
@@ -202,7 +201,7 @@ def test_kept_runs_at_paper_scale_are_those_that_the_paper_declares(paper):
                 pairs = [(x.job, seals.origin(x.theirs[file])) for x in found]
                 changed = (x for x, made in pairs if made.spec != plan.digest(stage, **x))
                 odd |= {(stage, job["label"]) for job in changed}
-    assert odd == EARLIER.get(paper, set())
+    assert not odd
 
 
 @of_each(same.several())
