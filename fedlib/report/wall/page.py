@@ -142,7 +142,8 @@ def _name(axes: Axes, run: pd.DataFrame, middle: float) -> None:
     """Name points that are off: to their left above the line and right of `middle`, else right.
 
     A name that would leave the axes, or lie on a point, another name or the diagonal, stands a
-    little higher or lower, on the other side, or under the point.
+    little higher or lower, on the other side, or under the point. Long names, which have fewer
+    such places, come first.
 
     Points of a method, or of several by one measure, that are less than one percentage point apart
     have one name. It has the measure if the method has points by several.
@@ -166,12 +167,12 @@ def _name(axes: Axes, run: pd.DataFrame, middle: float) -> None:
     diagonal = axes.transAxes.transform([(x / 200, x / 200) for x in range(201)])
     taken = [Bbox([place, place]) for place in diagonal]
     taken += [Bbox([place, place]).padded(0.035 * axes.figure.dpi) for place in places]
-    for (x, y), (titles, by) in names.items():
-        text = ", ".join(" and ".join(words) for words in (titles, by) if any(words))
+    texts = {at: ", ".join(map(" and ".join, filter(any, two))) for at, two in names.items()}
+    for (x, y), text in sorted(texts.items(), key=lambda pair: -len(pair[1])):
         first = -1 if y > x > middle else 1
         look = {"va": "center", "fontsize": "x-small", "in_layout": False}
         name = axes.annotate(text, (x, y), (0, 0), textcoords="offset points", **look)
-        beside = [(x, up) for x in (first, -first) for up in (0, 4, -4, 8, -8)]
+        beside = [(x, up) for x in (first, -first) for up in (0, 2, -2, 4, -4, 6, -6, 8, -8)]
         for side, lift in [*beside, (0, -9)]:
             name.set(position=(5 * side, lift), ha=("center", "left", "right")[side])
             box = name.get_window_extent()
