@@ -96,6 +96,9 @@ def test_of_a_users_method_only_classifiers_must_fit(monkeypatch):
         simulation(**mixed(num_classes=2))
 
 
+DRAWS = "model mlp draws from the global generator of PyTorch, .*; take Drop"
+
+
 class Later(Network):
     def forward(self, x):
         return super().forward(x) / (2 if self.training else 1)
@@ -104,7 +107,7 @@ class Later(Network):
 @pytest.mark.parametrize(
     ("kind", "layer", "message"),
     [
-        (Network, nn.Dropout, "model mlp draws from the global generator of PyTorch, .*; take D"),
+        (Network, nn.Dropout, DRAWS),
         (Later, Dropout, "model mlp must give head.body.x..; move what follows, as a factor, into"),
         (Network, Dropout, None),
         (Network, lambda _: spectral_norm(nn.Linear(8, 8)), None),  # it learns as it runs
