@@ -1,4 +1,4 @@
-"""Build the methods, models and partitions of a plan, and try users' methods, without data.
+"""Build the methods, models and partitions of a plan, and try what needs it, without data.
 
 Reads [[stage, specification], ...] as JSON from its input, where the stage is train, tune or
 partition, and writes a list with an `Answer` for each.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.errors import ConfigError
-from fedlib.run_spec import TUNING, RunSpec
+from fedlib.run_spec import TUNING, RunSpec, is_file
 from fedlib.workflow import command, own_files, provenance
 
 TRIED: list[str] = []  # users' methods
@@ -67,16 +67,14 @@ def _check(stage: str) -> Callable[[dict], object]:
 
 
 def _check_run(spec: dict) -> None:
-    """Build a run, and try it if its method is a user's: "trial" has what that needs."""
+    """Build a run, and try it if need be: "trial" has what that takes."""
+    from fedlib.forecast import own_trial
     from fedlib.run.check import check
 
-    how, groups = spec.pop("trial", None), spec.pop("groups", ())
+    how, groups = spec.pop("trial"), spec.pop("groups")
     run = RunSpec.from_json(spec, *{TUNING} & spec.keys())
-    built = check(run, groups)
-    if how:
-        from fedlib.forecast import own_trial
-
-        own_trial.check(run, built, how["data"], how["raw"], how["executor"])
+    own_trial.check(run, check(run, groups), how["data"], how["raw"], how["executor"])
+    if is_file(run.method):
         TRIED.append(run.method)
         loaded = own_files.loaded_files(provenance.ROOT).keys()
         if extra := sorted(loaded - {*provenance.closure(*TRIED)}):

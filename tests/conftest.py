@@ -252,7 +252,7 @@ def in_this_process(monkeypatch):
     answer = runpy.run_path(str(workflow.ROOT / preflight.SCRIPT))["_answer"]
 
     def answers(wanted):
-        return [answer(stage, json.loads(spec)) for stage, spec, *_ in wanted]
+        return [answer(*asked) for asked in json.loads(json.dumps(wanted))]
 
     monkeypatch.setattr(preflight, "_answers", answers)
     monkeypatch.setattr(own_files, "loaded_files", lambda checkout: {})  # the tests' own

@@ -22,7 +22,7 @@ from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Task
-from fedlib.errors import ConfigError, DataError, nearest, of_file, quote
+from fedlib.errors import ConfigError, DataError, nearest, quote
 from fedlib.federation import Federation
 from fedlib.fields import convert, is_ours
 from fedlib.files import digest
@@ -299,18 +299,10 @@ def _try(simulation: Simulation, report: Callable[[str], None], given: bool) -> 
         report("starts from the weights of the model that was given")
     simulation = agreement.try_models(simulation, report)
     kind = type(simulation.method)
-    own = not is_ours(kind)
-    if own or any(task.is_frozen_in_part for task in tasks_of(simulation.method)):
-        try:
+    file = None if is_ours(kind) else kind.round.__code__.co_filename
+    if file or any(task.is_frozen_in_part for task in tasks_of(simulation.method)):
+        with rehearsal.refuse(kind.__name__, file):
             rehearsal.check(simulation)
-        except (ConfigError, DataError):
-            raise
-        except Exception as error:  # a user's code may raise anything
-            if own:
-                found = of_file(error, kind.round.__code__.co_filename, kind.__name__)
-                raise ConfigError(f"{found} {rehearsal.TRIED}") from error
-            what = f"{kind.__name__} cannot train a model with these frozen weights"
-            raise ConfigError(f"{what} ({type(error).__name__}: {error})") from error
     return simulation
 
 

@@ -1,4 +1,4 @@
-"""The rehearsal of a user's method (`fedlib.run.rehearsal`) without data, on made-up examples."""
+"""The rehearsal of a run (`fedlib.run.rehearsal`) without data, on made-up examples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,10 +9,10 @@ import numpy as np
 from fedlib.data.sizes import Sizes, sizes
 from fedlib.engine.choice import ONE_BY_ONE
 from fedlib.environment import ROOT
-from fedlib.errors import ConfigError, DataError, of_file
+from fedlib.errors import ConfigError, DataError
 from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
 from fedlib.run import build, rehearsal
-from fedlib.run_spec import RunSpec
+from fedlib.run_spec import RunSpec, is_file
 
 # Training examples of the clients, in turn, and examples of each client in another split.
 TRAIN, SCORED = (rehearsal.EXAMPLES, rehearsal.FEWER), 4
@@ -20,7 +20,7 @@ FEWEST = 3  # clients of a group; a client for each architecture, if there are m
 
 
 def check(spec: RunSpec, built: Any, data: dict, raw: str, executor: str = "auto") -> None:
-    """Try a run of a user's method.
+    """Try a run of a user's method, or of a model with frozen weights.
 
     Args:
       spec: of the run.
@@ -32,7 +32,8 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str, executor: str = "auto
     Raises:
       ConfigError: for what `fedlib.run.rehearsal.check` refuses, and for errors in the user's file.
     """
-    if any(task.is_heavy for task in build.tasks_of(built)):
+    tasks, file = build.tasks_of(built), str(ROOT / spec.method) if is_file(spec.method) else None
+    if any(x.is_heavy for x in tasks) or not (file or any(x.is_frozen_in_part for x in tasks)):
         return
     try:
         owned = sizes(data, raw)
@@ -40,14 +41,9 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str, executor: str = "auto
         return
     course = {k: v for k, v in spec.participation.items() if k not in ("rate", "selection")}
     few, data = replace(spec, participation={"rate": 1.0, **course}), _few_owners(spec, owned)
-    try:
-        how = "loop" if executor in ONE_BY_ONE else "batched"
+    how = "loop" if executor in ONE_BY_ONE else "batched"
+    with rehearsal.refuse(spec.method, file):
         rehearsal.check(build.build_simulation(few, data, executor=how, weights=None))
-    except (ConfigError, DataError):
-        raise
-    except Exception as error:  # a user's code may raise anything
-        found = of_file(error, str(ROOT / spec.method), spec.method)
-        raise ConfigError(f"{found} {rehearsal.TRIED}") from error
 
 
 def _few_owners(spec: RunSpec, sizes: Sizes) -> Federation:

@@ -6,7 +6,7 @@ has fewer than the other, so executors pad a batch, which reveals a step that ig
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import cached_property, partial
 from typing import Any
@@ -20,7 +20,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.task import Batch
-from fedlib.errors import ConfigError, DivergedError, quote
+from fedlib.errors import ConfigError, DataError, DivergedError, of_file, quote
 from fedlib.federation import SPLITS, Split
 from fedlib.methods.base import Method
 from fedlib.run import checkpoint, contract, scoring
@@ -70,6 +70,20 @@ def check(simulation: Simulation) -> None:
     heavy = any(task.is_heavy for task in tasks_of(simulation.method))
     if simulation.executor.name != "loop" and not heavy:
         _compare(few, simulation.executor.setting, name)
+
+
+@contextlib.contextmanager
+def refuse(name: str, file: str | None) -> Iterator[None]:
+    """Turn errors into ConfigError: with the line of a user's `file`, or about frozen weights."""
+    try:
+        yield
+    except (ConfigError, DataError):
+        raise
+    except Exception as error:  # a user's code may raise anything
+        if file:
+            raise ConfigError(f"{of_file(error, file, name)} {TRIED}") from error
+        what = f"{name} cannot train a model with these frozen weights"
+        raise ConfigError(f"{what} ({type(error).__name__}: {error})") from error
 
 
 def _compare(few: Simulation, setting: str, name: str) -> None:

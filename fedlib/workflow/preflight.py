@@ -1,7 +1,7 @@
 """Builds every method, model, solver and partition of a plan before anything runs.
 
-It also tries users' methods on a few made-up examples. One that cannot run on some federations is
-left out there.
+It also tries users' methods, and models with frozen weights, on a few made-up examples. A method
+of a user's that cannot run on some federations is left out there.
 
 Without this check a job would find a mistake in a declaration, perhaps hours later. Building needs
 libraries that a plan does not, so another process does it (`scripts/check.py`). Its answers are
@@ -50,13 +50,14 @@ def check(plan: Plan) -> Plan:
     _check_folders(plan)
     _check_own_files(plan)
     known = _open_cache()
-    new: dict[tuple, list[str]] = {}
-    for where, built in list_builds(plan):
+    new: dict[tuple, tuple[dict, list[str]]] = {}
+    for where, built, trial in list_builds(plan):
         if not known.get(built):
-            new.setdefault(built, []).append(where)
+            new.setdefault(built, (trial, []))[1].append(where)
     meanings().write()  # for the jobs, which parse the same code
     own, wrong = {*_own_places(plan)}, {}
-    for (built, where), (error, lasts) in zip(new.items(), _answers([*new]), strict=True):
+    asked = [(stage, trial | json.loads(text)) for (stage, text, *_), (trial, _) in new.items()]
+    for (built, (_, where)), (error, lasts) in zip(new.items(), _answers(asked), strict=True):
         if error and not (lasts and own.issuperset(where)):
             wrong.setdefault(error, []).extend(where)
         elif lasts:
@@ -80,7 +81,7 @@ def unfit(plan: Plan) -> dict[RunName, str]:
     if not (own := _own_places(plan)):
         return {}
     known = _open_cache()
-    found = {own[where]: known.get(built) for where, built in list_builds(plan) if where in own}
+    found = {own[where]: known.get(built) for where, built, _ in list_builds(plan) if where in own}
     return {name: why for name, why in found.items() if isinstance(why, str)}
 
 
@@ -134,10 +135,11 @@ def _check_own_files(plan: Plan) -> None:
         downloads.own_files(data.dataset, source, raw)  # raises DataError
 
 
-def list_builds(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Everything that a plan builds, once for all seeds: place of its declaration, and a key.
+def list_builds(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict]]:
+    """Everything that a plan builds, once for all seeds: place of its declaration, a key, a trial.
 
-    The key is the stage that builds it, canonical JSON of its specification, and code digests.
+    The key is the stage that builds it, canonical JSON of its specification, and code digests. The
+    trial is what the specification lacks for `fedlib.forecast.own_trial`.
     """
     script, raw = code_digest(SCRIPT), plan.config["raw"]
     state = cache(lambda dataset, source: downloads.state(dataset, source, raw))
@@ -148,19 +150,19 @@ def list_builds(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         spec = run.spec(run.tuning.get("seed", 0) if run.tuning else 0)
         spec = replace(spec, tuning=run.tuning).to_json()
         spec |= {"groups": plan.papers[paper].required_groups(federation, label)}
-        where = _place(name)
-        if is_file(run.method):
-            data = plan.data(paper, federation)
+        data = plan.data(paper, federation)
+        how = {"data": data.spec(0), "executor": plan.config["executor"], "raw": raw}
+        if is_file(run.method):  # what it does may depend on the data
             seen = state(data.dataset, data.params.get("source"))
-            how = {"executor": plan.config["executor"], "raw": raw, "state": seen}
-            spec |= {"trial": {"data": data.spec(0), **how}}
+            spec |= {"trial": {**how, "state": seen}}
         stage = "tune" if run.tuning else "train"
-        yield where, (stage, canonical_json(spec), plan.code(stage, **name._asdict()), script)
+        code = plan.code(stage, **name._asdict())
+        yield _place(name), (stage, canonical_json(spec), code, script), {"trial": how}
     for name, paper in plan.papers.items():
         for data in paper.data:
             code = plan.code("partition", paper=name, federation=data.name)
             where = f"papers.{name}.data[{data.name}]"
-            yield where, ("partition", canonical_json(data.spec(0)), code, script)
+            yield where, ("partition", canonical_json(data.spec(0)), code, script), {}
 
 
 def _place(name: RunName) -> str:
@@ -168,13 +170,13 @@ def _place(name: RunName) -> str:
     return f"papers.{name.paper}.runs[{name.federation}/{name.label}]"
 
 
-def _answers(wanted: list[tuple[str, ...]]) -> list[tuple[str, bool]]:
+def _answers(wanted: list[tuple[str, dict]]) -> list[tuple[str, bool]]:
     """What is wrong with each ("" if nothing) and whether that lasts, from `scripts/check.py`."""
     if not wanted:
         return []
     done = subprocess.run(
         [sys.executable, str(ROOT / SCRIPT)],
-        input=json.dumps([(stage, json.loads(spec)) for stage, spec, *_ in wanted]),
+        input=json.dumps(wanted),
         capture_output=True,
         text=True,
     )

@@ -243,8 +243,9 @@ def test_what_the_text_does_not_tell_of_predictors_is_found_before_anything_runs
 
     def check(protocols: str) -> None:
         text = BARE + f"\n    protocols = {protocols}\n"
-        specs = dict(preflight.list_builds(Plan({"methods": [mine(text)], **config})))
-        given = json.loads(specs["papers.fedmoe.runs[digits-m6/own-my-way]"][1])
+        found = preflight.list_builds(Plan({"methods": [mine(text)], **config}))
+        specs = {where: json.loads(built[1]) for where, built, _ in found}
+        given = specs["papers.fedmoe.runs[digits-m6/own-my-way]"]
         groups, _ = given.pop("groups"), given.pop("trial")
         build(RunSpec.from_json(given), groups)
 

@@ -15,6 +15,7 @@ from fedlib.engine import parts
 from fedlib.errors import ConfigError
 from fedlib.forecast import own_trial
 from fedlib.methods.fedavg import FedAvg
+from fedlib.models.mlp import Network
 from fedlib.run.check import check as build
 from fedlib.workflow import preflight, provenance, remarks
 from fedlib.workflow.freshness import make_plan
@@ -69,9 +70,9 @@ def mine(tmp_path, monkeypatch):
     return write
 
 
-def try_method(path):
-    """Try the method of a file, as a plan does."""
-    run = toy_run(method=path, model_params={"hidden": [3]}).spec(0)
+def try_method(method, **params):
+    """Try a method, perhaps of a file, as a plan does."""
+    run = toy_run(method=method, model_params={"hidden": [3]}, params=params).spec(0)
     own_trial.check(run, build(run), DIGITS.spec(0), "data/raw")
 
 
@@ -112,6 +113,15 @@ def test_it_is_tried_on_made_up_examples_as_simulate_does(mine, noise, log, told
     path = mine(OWN.replace("NOISE", noise).replace("LOG", log).replace("RECORDED", recorded))
     with pytest.raises(ConfigError, match=told) if told else nullcontext():
         try_method(path)
+
+
+def test_a_built_in_method_is_tried_where_the_model_has_frozen_weights(monkeypatch):
+    frozen = lambda body, head: Network(body, head.requires_grad_(False))  # noqa: E731
+    monkeypatch.setattr("fedlib.models.mlp.Network", frozen)
+    monkeypatch.setattr("fedlib.run.check.TASKS", {})  # which other tests built
+    try_method("fedavg")
+    with pytest.raises(ConfigError, match="^pfedmm cannot train a model with these frozen weights"):
+        try_method("pfedmm", num_experts=2)
 
 
 @pytest.fixture
@@ -156,7 +166,7 @@ def test_it_is_left_out_where_it_cannot_run_and_the_rest_is_planned(mine, check,
 @pytest.mark.usefixtures("paper")
 def test_a_method_that_can_run_nowhere_is_an_error(mine, monkeypatch):
     config = {"methods": [mine(HALVES.replace("CHECK", ""))]}
-    answers = lambda wanted: [("no way" * ("my_way" in each[1]), True) for each in wanted]  # noqa: E731
+    answers = lambda wanted: [("no way" * ("my_way" in str(each)), True) for each in wanted]  # noqa: E731
     monkeypatch.setattr(preflight, "_answers", answers)
     for _ in range(2):  # asked, and known
         with pytest.raises(ConfigError, match="MyWay is left out of toy/digits, toy/mnist: no way"):

@@ -33,8 +33,7 @@ def test_experts_without_a_body_see_the_input():
     task = Task(lambda: linear.build(4, 3), dtype=torch.float64)
     experts = {"head.weight": draw(2, 3, 4), "head.bias": draw(2, 3, seed=1)}
     x = draw(5, 4, seed=2)
-    batch = batch_of(x)
-    features, log_probs = gating.outputs(task, experts, batch)
+    features, log_probs = gating.outputs(task, experts, batch_of(x))
     torch.testing.assert_close(features, x[:, None].expand(5, 2, 4))
     logits = torch.einsum("bf,elf->bel", x, experts["head.weight"]) + experts["head.bias"]
     torch.testing.assert_close(log_probs, logits.log_softmax(-1))

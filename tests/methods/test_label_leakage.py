@@ -45,8 +45,7 @@ def test_one_full_batch_step_from_a_zero_output_layer_gives_the_labels_away_exac
 def test_the_estimate_is_the_formula_on_a_loop_in_plain_pytorch(batch_size):
     federation, task = toy_federation(), tiny_task()
     local = plain(batch_size=batch_size, epochs=2 if batch_size == 4 else 1)
-    method = make(task, local)
-    state = run(method, federation, 1, executor="batched")
+    state = run(make(task, local), federation, 1, executor="batched")
     hand, start = Reference(federation, task, local), task.init(0)
     hand.rounds(hand.learn, cohorts=[hand.seen])
     for client, net in hand.nets.items():

@@ -185,8 +185,7 @@ def test_two_dimensional_switchable_normalisation_mixes_the_statistics_by_their_
 def test_a_gate_takes_single_examples_and_judges_each_alone(input_norm, hidden_norm):
     network = gate(input_norm=input_norm, hidden_norm=hidden_norm, side=4)
     x = torch.randn(3, 3, 4, 4)
-    alone = network.train()(x[:1])
-    assert alone.isfinite().all()
+    assert network.train()(x[:1]).isfinite().all()
     network(x)  # statistics other than the initial ones
     weights = network.eval()(x).softmax(-1)
     assert ((weights > 0) & (weights < 1)).all()

@@ -43,8 +43,7 @@ def single(diagnostics) -> RunResult:
 
 def test_rows_of_clients_have_the_names_that_a_user_gave(tmp_path):
     names = np.array(["clinic 3", "é", "clinic 1"])
-    result = single({"client_name": names})
-    result.save(tmp_path / "a.h5")
+    single({"client_name": names}).save(tmp_path / "a.h5")
     rows = client_rows(RunResult.load(tmp_path / "a.h5"))
     assert rows["client"].tolist() == [0, 1, 2] * 2
     assert rows["client_name"].tolist() == [*names] * 2  # at the last round and at the best

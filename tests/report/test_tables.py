@@ -55,8 +55,7 @@ def build(exhibit, tidy, clients=None, kind="accuracy", **params) -> Sheet:
 
 def main_exhibit(**changes) -> dict:
     changes = {"published": "main", "federations": ["emnist"], **changes}
-    federations = changes.pop("federations")
-    return made_up.exhibit(["fedavg", "pfedmm"], federations, **changes)
+    return made_up.exhibit(["fedavg", "pfedmm"], changes.pop("federations"), **changes)
 
 
 @pytest.mark.parametrize(

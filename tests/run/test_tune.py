@@ -265,8 +265,7 @@ def test_a_run_is_trained_by_what_was_chosen_and_its_history_says_so(folder, cap
     assert history.spec == tuned
     ran = RunSpec(**declared).set(values)
     assert history.provenance[RAN] == ran.to_json() != declared
-    by_hand = trained(ran)
-    np.testing.assert_array_equal(history.train_loss, by_hand.train_loss)
+    np.testing.assert_array_equal(history.train_loss, trained(ran).train_loss)
     asked_for = {"views": [["*", "*", "*"]], "predictions": [], **tuned}
     absent = {"checkpoint-every": None, "out": place / "evaluation.h5"}
     assert run_here("evaluate", options(place, asked_for, **absent)) == 0

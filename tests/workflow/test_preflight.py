@@ -163,9 +163,8 @@ def test_a_full_disk_a_folder_with_braces_and_a_user_without_an_account_are_name
     plan, answers, monkeypatch
 ):
     answers()
-    monkeypatch.setattr(
-        preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=3_000_000)
-    )
+    usage = SimpleNamespace(free=3_000_000)
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(ConfigError, match="the disk of .* has 3.0 MB free; make room first"):
         preflight.check(plan(run()))
     monkeypatch.setattr(preflight, "ROOT", Path("{mine}"))
@@ -214,7 +213,8 @@ class Loud(FedAvg):
 def test_a_users_file_may_print_and_assert(tmp_path, most, answer):
     (tmp_path / "loud.py").write_text(METHOD.format(most=most))
     spec = run(method=str(tmp_path / "loud.py")).spec(0).to_json() | {"groups": []}
-    asked = json.dumps([("train", spec)])
+    how = {"data": OWN["data"][0].spec(0), "raw": "", "executor": "auto"}  # without these data
+    asked = json.dumps([("train", spec | {"trial": how})])
     done = python(ROOT / preflight.SCRIPT, cwd=tmp_path, input=asked, check=True)
     assert json.loads(done.stdout) == [[answer, True]] and "loaded" in done.stderr
 
@@ -265,12 +265,9 @@ def test_building_takes_no_memory_for_values(monkeypatch):
 def test_mistakes_of_all_kinds_are_found_by_the_script(plan):
     toy = toy_paper(runs=[run()], federations=("digits",))
     partition = {"kind": "iid", "num_client": 4, "train_fraction": 0.8}
-    made = plan(
-        run(local=LOCAL | {"nesterov": True}),
-        data=(Data("digits", "digits", partition, 0, "Digits", "iid"),),
-        tables=toy.tables,
-        figures=toy.figures,
-    )
+    data = (Data("digits", "digits", partition, 0, "Digits", "iid"),)
+    wrong = run(local=LOCAL | {"nesterov": True})
+    made = plan(wrong, data=data, tables=toy.tables, figures=toy.figures)
     with pytest.raises(ConfigError) as raised:
         preflight.check(made)
     first, second = str(raised.value).splitlines()
@@ -287,7 +284,7 @@ UNBUILT = {"rounds", "seed", "evaluate_every"}  # of which any positive number c
 def test_everything_that_is_declared_can_be_built():
     plans = [Plan({"scale": scale}) for scale in SCALES[1:]]  # the first is a part of the second
     pieces = {}
-    for where, (stage, spec, *_) in (x for plan in plans for x in preflight.list_builds(plan)):
+    for where, (stage, spec, *_), _ in (x for plan in plans for x in preflight.list_builds(plan)):
         spec = json.loads(spec)
         if "tuning" in spec:
             spec["tuning"]["trials"] = 3  # in nothing else the scales differ

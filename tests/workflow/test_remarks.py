@@ -88,7 +88,7 @@ def test_tables_show_what_is_finished_beside_what_is_selected(folder, selection,
         assert plan.spec(stage, paper="one", **name) == whole.spec(stage, paper="one", **name)
     selected = {*Plan(selection).trainings("one")}
     assert plan.finished & {*plan.trainings("one")} == {*whole.trainings("one")} - selected
-    built = [where for where, (stage, *_) in preflight.list_builds(plan) if stage == "train"]
+    built = [where for where, (stage, *_), _ in preflight.list_builds(plan) if stage == "train"]
     assert {f"papers.one.runs[{x.federation}/{x.label}]" for x in selected} <= {*built}
     assert len(built) == len({x[:3] for x in Plan(selection).trainings()})
     found, files = check(plan), {*plan.files("history", paper="one")}
