@@ -59,9 +59,9 @@ def over_rounds(given: Inputs) -> pd.DataFrame:
 
 
 def scores(shown: pd.DataFrame) -> dict[str, float]:
-    """Last accuracies of the curves of `over_rounds`, by label, as means over federations."""
+    """Last accuracies of the curves of `over_rounds`, less the highest; means over federations."""
     ends = shown.sort_values("round").groupby(["federation", "label"])["mean"].last()
-    return ends.groupby("label").mean().to_dict()
+    return (ends - ends.groupby("federation").transform("max")).groupby("label").mean().to_dict()
 
 
 def draw_curve(

@@ -42,7 +42,7 @@ def draw(given: Inputs) -> Figure:
     for axes, (title, here) in zip(grid, places.groupby("panel", sort=False), strict=True):
         for protocol in shown:
             mine = exhibits.pick(points, panel=title, protocol=protocol.name)
-            _draw_lines(axes, mine, protocol, kind.panels)
+            _draw_lines(axes, mine, protocol, kinds.titles if kind.panels == "federation" else [])
             crossed |= _mark_published(axes, given, here, protocol)
         lay_out(axes, settings, even)
         axes.margins(x=0.06, y=0.08)
@@ -88,13 +88,14 @@ def _notes(exhibit: ExhibitSpec, even: bool, crossed: bool) -> list[str]:
 
 
 def _draw_lines(
-    axes: Axes, points: pd.DataFrame, protocol: comparisons.Protocol, panels: str
+    axes: Axes, points: pd.DataFrame, protocol: comparisons.Protocol, variants: list[str]
 ) -> None:
-    """Draw a protocol in a panel, each variant with its own dashes."""
+    """Draw a protocol in a panel, each of the variants, if any, with its own dashes and name."""
     look = style.protocol_look(protocol.key)
     for number, line in points.groupby("dashes"):
-        drawn = style.variant_look(look, number) if panels == "federation" else look
-        axes.plot(line["x"], line["mean"], **drawn.curve())
+        drawn = style.variant_look(look, number) if variants else look
+        told = ", ".join(filter(None, [protocol.title, *variants[number : number + 1]]))
+        axes.plot(line["x"], line["mean"], label=told, **drawn.curve())
         if (line["seeds"] > 1).any():
             band = {"color": look.color, "alpha": 0.15 if number == 0 else 0.08, "linewidth": 0}
             axes.fill_between(line["x"], line["low"], line["high"], **band)
