@@ -70,7 +70,7 @@ def test_of_many_methods_users_own_and_the_best_stand_out():
     methods = ("mine/fedper.py", "apfl", "fedavg", "local", "fedprox", "qffl", "afl", "fedem")
     runs = [{"label": m, "title": m, "method": m} for m in (*methods, "ifca")]
     shown = made_up.read({"paper": "shapes", "runs": runs})  # which has no method of its name
-    scores = {"qffl": 0.9, "afl": 0.8, "apfl": 0.7}
+    scores = {"qffl": -0.1, "afl": -0.2, "apfl": -0.3}
     assert style.standing_out(shown, scores) == (
         ["mine/fedper.py", "fedavg", "local", "qffl", "afl"]
     )

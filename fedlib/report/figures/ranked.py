@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fedlib.errors import DataError
-from fedlib.report import comparisons, diagnostics, exhibits
+from fedlib.report import diagnostics, exhibits
 from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics.definitions import PRIMARY
@@ -41,8 +41,7 @@ def draw(given: Inputs) -> Figure:
     kinds = {one.__name__: one for one in (cluster_usage, gate_weights)}
     figure, handles, what = kinds[given.kind.kind](given)
     whisker = canvas.spread_text(given.exhibit, "whisker")
-    notes = comparisons.selection_note(given.exhibit)
-    return canvas.finish(figure, given.exhibit, handles, what, whisker, *notes)
+    return canvas.finish(figure, given.exhibit, handles, what, whisker)
 
 
 def cluster_usage(given: Inputs) -> tuple[Figure, list, str]:

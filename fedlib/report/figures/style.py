@@ -134,7 +134,7 @@ def standing_out(exhibit: ExhibitSpec, scores: Mapping[str, float]) -> list[str]
     """The labels drawn in colour: all, if there are up to `CROWD`, else `STANDING` of them.
 
     These are the first runs of the paper's own method, of every method from a user's file, of
-    FedAvg and of Local, and then the runs with the highest scores.
+    FedAvg and of Local, and then the runs with the highest scores, if any.
     """
     runs = {run.label: run.method for run in reversed(exhibit.runs)}
     if len(runs) <= CROWD:
@@ -142,7 +142,7 @@ def standing_out(exhibit: ExhibitSpec, scores: Mapping[str, float]) -> list[str]
     first = {method: label for label, method in runs.items()}  # of equals, the exhibit's first
     own = [method for method in first if is_file(method)]
     known = [first[m] for m in (exhibit.paper, *own, "fedavg", "local") if m in first]
-    best = sorted(runs, key=lambda label: -scores.get(label, 0.0))
+    best = sorted(runs, key=lambda label: -scores.get(label, float("-inf")))
     return list(dict.fromkeys([*known, *best]))[:STANDING]
 
 
