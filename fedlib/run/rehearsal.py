@@ -122,7 +122,7 @@ def _with_checks(cohort: Cohort, name: str) -> Cohort:
             if not tree.leaves(weights):
                 raise ConfigError(
                     f"{name}: cohort.fit is given nothing to train; the body of a linear model "
-                    "has no parameters"
+                    "has no parameters, and frozen ones stay as they are"
                 )
             memory, clients = options.get("memory"), self.data.federation.num_clients
             if memory is not None and len(memory.epochs) != clients:
