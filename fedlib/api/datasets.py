@@ -45,6 +45,10 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
     except (AttributeError, TypeError, ValueError) as error:
         why = "".join(f": {line}" for line in str(error).splitlines()[-1:])  # of a worker's
         raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}{why}") from error
+    # Where a batch is a list of examples, so are its labels.
+    lists = (x for x, y in zip(inputs, labels, strict=True) if not isinstance(y, list | tuple))
+    if any(getattr(y, "shape", ()) for x in lists if isinstance(x, list | tuple) for y in x):
+        raise ConfigError(f"{name}: an input must be one array, got several; join them into one")
     if loader and labels and np.ndim(labels[0]):  # batches; one by one if its batch_size is None
         inputs, labels = ([x for batch in part for x in batch] for part in (inputs, labels))
     try:
@@ -57,7 +61,7 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
 def _inputs(values: Any, name: str) -> Any:
     """Inputs as an array, images [N, H, W, C] as [N, C, H, W]; texts as they are."""
     if len(values) and isinstance(values[0], str):
-        return [*values]
+        return np.array(values, object)
     try:
         images = np.asarray(values)
     except ValueError:

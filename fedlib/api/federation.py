@@ -65,8 +65,7 @@ class Federation(federation.Federation):
           DataError: for a client without training or test examples, or invalid arrays; names the
             client.
         """
-        given = {"train": train, "val": val, "test": test}
-        parts = {name: x for name, x in given.items() if name != "val" or x is not None}
+        parts = {"train": train, **({} if val is None else {"val": val}), "test": test}
         for name, pairs in parts.items():
             _check_pairs(name, pairs)
         if len({*map(len, parts.values())}) > 1:
@@ -127,7 +126,11 @@ class Federation(federation.Federation):
         if test is not None:
             return cls.from_arrays(*pairs, **more)
         parts = [(pair, divide(np.arange(len(pair[1])), train_fraction, seed)) for pair in pairs[0]]
-        taken = ([_rows(pair, rows[i]) for pair, rows in parts] for i in (0, 1))
+        for i, ((_, labels), (trains, _)) in enumerate(parts):
+            if len(labels) and not len(trains):
+                why = f"none of {len(labels)} examples trains at test_fraction {test_fraction}"
+                raise ConfigError(f"data of client {i}: {why}; leave it out, or give test=")
+        taken = ([(x[rows[i]], y[rows[i]]) for (x, y), rows in parts] for i in (0, 1))
         return cls.from_arrays(*taken, **more)
 
     @classmethod
@@ -251,9 +254,3 @@ def _pool(contents, parts, num_classes, length, tokeniser) -> Examples:
     scaling = "unit" if contents[0].x.dtype == np.uint8 else "none"
     how = {"scaling": scaling, "num_classes": num_classes, "length": length, "file": tokeniser}
     return own.pool(contents, parts, **how)
-
-
-def _rows(pair: Arrays, rows: np.ndarray) -> Arrays:
-    """These examples of a pair of inputs and labels."""
-    x, y = pair
-    return [x[row] for row in rows] if isinstance(x, list) else x[rows], y[rows]

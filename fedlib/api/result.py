@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HISTORY = "history.h5"  # of a saved result
+Clients = Iterable[int | str] | int | str  # names or numbers, or that of one
 SPREAD = (0.1, 0.9)  # quantiles over clients between which a plot is shaded
 
 
@@ -224,13 +225,14 @@ class Result(Accuracies):
         return ClientModel(method, tree.take(personal, 0), simulation.data)
 
     @process.plain()
-    def save(self, folder: str | Path, clients: Iterable[int | str] | None = None) -> None:
+    def save(self, folder: str | Path, clients: Clients | None = None) -> None:
         """Write the accuracies, the history and clients' predictors, for `fedlib.load`.
 
         Args:
           folder: one that is new or empty.
-          clients: names or numbers of the clients whose predictors are kept, each as a program of
-            `torch.export` on the CPU that needs no code of yours; None for all that have one.
+          clients: names or numbers of the clients, or of one, whose predictors are kept, each as a
+            program of `torch.export` on the CPU that needs no code of yours; None for all that have
+            one.
 
         Raises:
           ConfigError: for an unknown client, a folder with other files, or a predictor that
@@ -242,6 +244,7 @@ class Result(Accuracies):
         inputs = torch.from_numpy(self.simulation.federation.x[:2])
         # Tokens have 64 bits, as tokenisers give them, whatever the federation keeps.
         inputs = inputs.long() if self.simulation.federation.tokens is not None else inputs
+        clients = [clients] if isinstance(clients, str | Integral) else clients
         able = (client for client in self._clients if "default" in self._ways(client)[1])
         names = {x: self.called[self._find(x)[0]] for x in (able if clients is None else clients)}
         files, predictors = {}, []  # clients that share a model share a file
@@ -294,8 +297,7 @@ def shares(scores: Scores | ClientScores) -> np.ndarray:
 def _title(kind: type) -> str:
     """A method's title in tables and figures; the name of its class if it is a user's."""
     package, _, name = kind.__module__.rpartition(".")
-    ours = METHODS.get(name) if package == "fedlib.methods" else None
-    return ours.title if ours else kind.__name__
+    return METHODS[name].title if package == "fedlib.methods" and name in METHODS else kind.__name__
 
 
 def _export(model: ClientModel, inputs: Tensor, path: Path, client: int | str) -> None:

@@ -13,7 +13,6 @@ import random
 import numpy as np
 
 from fedlib.errors import ConfigError, DataError
-from fedlib.federation import GROUPS
 
 
 def subset(draw: random.Random, num: int, fraction: float, at_least: int) -> list[int]:
@@ -92,9 +91,7 @@ def unseen_clients(num_clients: int, fraction: float, seed: int) -> np.ndarray:
 
 def some_are_unseen(num_clients: int, fraction: float, seed: int) -> np.ndarray:
     """Group of each client, an index into `GROUPS`, the unseen ones drawn -> [C] uint8"""
-    groups = np.full(num_clients, GROUPS.index("seen"), np.uint8)
-    groups[unseen_clients(num_clients, fraction, seed)] = GROUPS.index("unseen")
-    return groups
+    return np.isin(np.arange(num_clients), unseen_clients(num_clients, fraction, seed)).astype("u1")
 
 
 def last_are_unseen(num_clients: int, fraction: float) -> np.ndarray:
@@ -103,7 +100,8 @@ def last_are_unseen(num_clients: int, fraction: float) -> np.ndarray:
     Returns:
       [C] uint8, as `some_are_unseen`.
     """
-    return (np.arange(num_clients) >= int((1 - fraction) * num_clients)).astype(np.uint8)
+    num_seen = int((1 - fraction) * num_clients + 1e-9)  # as a float, (1 - 0.9) * 10 is below 1
+    return (np.arange(num_clients) >= num_seen).astype(np.uint8)
 
 
 def as_rows(clients: list[list[int]]) -> list[np.ndarray]:

@@ -23,7 +23,8 @@ def choose(wanted: str, tasks: Sequence[Task], workers: int | None = None) -> Ex
 
     Args:
       wanted: "loop", "traced", "batched" or "graphs", or "auto" for `rule`. "batched" and "graphs"
-        may have a number of clients per block ("batched:64").
+        may have a number of clients per block ("batched:64"). Recurrent layers of PyTorch always
+        take "loop", as PyTorch cannot batch them.
       tasks: of the run, one for each architecture.
       workers: threads that share the clients on a CPU; None for as many as PyTorch has. None works
         for the first executor of a process only, because that leaves PyTorch with one thread.
@@ -37,16 +38,14 @@ def choose(wanted: str, tasks: Sequence[Task], workers: int | None = None) -> Ex
     if setting not in ONE_BY_ONE and not sized:
         known = ", ".join(("auto", *ONE_BY_ONE, *BATCHED))
         raise ValueError(f"executor must be {known}, got {wanted!r}")
-    on_cpu = tasks[0].device.type == "cpu"
-    if on_cpu:
+    if sized and any(task.recurs for task in tasks):
+        name, sized = "loop", False
+    if on_cpu := tasks[0].device.type == "cpu":
         allocator.keep()
     workers = (workers or torch.get_num_threads()) if on_cpu else 1
-    if sized:
-        size = int(block) if block else BLOCK if on_cpu else None
-        executor: Executor = BATCHED[name](size, workers)
-    else:
-        executor = ONE_BY_ONE[name](workers)
-    chosen_by = "rule" if wanted == "auto" else "request"
+    size = int(block) if block else BLOCK if on_cpu else None
+    executor: Executor = BATCHED[name](size, workers) if sized else ONE_BY_ONE[name](workers)
+    chosen_by = "request" if wanted.startswith(name) else "rule"
     executor.notes |= {"setting": executor.setting, "chosen_by": chosen_by}
     return executor
 

@@ -152,6 +152,11 @@ class Task:
         """Whether the model has convolutions."""
         return any(isinstance(m, nn.modules.conv._ConvNd) for m in self._training.modules())
 
+    @property
+    def recurs(self) -> bool:
+        """Whether the model has recurrent layers of PyTorch, which `vmap` cannot batch."""
+        return any(isinstance(m, nn.RNNBase | nn.LSTMCell) for m in self._training.modules())
+
     @cached_property
     def channels_last(self) -> bool:
         """Whether images with channels last in memory may be faster."""

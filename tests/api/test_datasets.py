@@ -47,7 +47,9 @@ KINDS = {
     "tensors": tensors,
     "loader": lambda x, y: DataLoader(tensors(x, y), batch_size=4),
     "loader of single pairs": lambda x, y: DataLoader(tensors(x, y), batch_size=None),
+    "lists": lambda x, y: DataLoader(tensors(x, y), 4, collate_fn=lambda b: [*zip(*b, strict=1)]),
 }
+GIVEN = [tensors(X[part], Y[part]) for part in PARTS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -60,8 +62,7 @@ def test_data_sets_of_pytorch_become_a_federation(kind):
 
 
 def test_without_a_test_part_a_fraction_of_each_client_tests():
-    given = [tensors(X[part], Y[part]) for part in PARTS]
-    made = fedlib.Federation.from_datasets(given, test_fraction=1 / 3, unseen=[1])
+    made = fedlib.Federation.from_datasets(GIVEN, test_fraction=1 / 3, unseen=[1])
     assert made.train.sizes.tolist() == [4, 4] and made.test.sizes.tolist() == [2, 2]
     assert len(made.ids("unseen")) == 1
     assert {*made.x[:, 0].tolist()} == {*X[:, 0].tolist()}
@@ -91,18 +92,16 @@ def test_columns_of_hugging_face_are_read_and_channels_come_first():
         fedlib.Federation.from_datasets(given, x="img")
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"test_fraction": 1.5}, r"test_fraction must be in \[0, 1\), got 1.5"),
-        ({"test_fraction": "a"}, "test_fraction must be a finite number, got 'a'"),
-        ({"seed": -1}, "seed must be in .*, got -1"),
-    ],
-)
-def test_a_draw_that_cannot_be_is_refused(changes, told):
-    given = [tensors(X[part], Y[part]) for part in PARTS]
+IMPOSSIBLE = {r"test_fraction must be in \[0, 1\), got 1.5": {"test_fraction": 1.5}}
+IMPOSSIBLE |= {"test_fraction must be a finite number, got 'a'": {"test_fraction": "a"}}
+IMPOSSIBLE |= {"seed must be in .*, got -1": {"seed": -1}}
+IMPOSSIBLE |= {"client 0: none of 6 examples trains at test_fraction 0.9": {"test_fraction": 0.9}}
+
+
+@pytest.mark.parametrize("told", IMPOSSIBLE)
+def test_a_draw_that_cannot_be_is_refused(told):
     with pytest.raises(ConfigError, match=told):
-        fedlib.Federation.from_datasets(given, **changes)
+        fedlib.Federation.from_datasets(GIVEN, **IMPOSSIBLE[told])
 
 
 @pytest.mark.parametrize("shape", [(16, 4, 4), (22, 30, 1)])
@@ -115,11 +114,14 @@ def test_maps_of_features_and_signals_are_no_images_with_channels_last(shape):
 
 ODD = {"number": 3, "array": X, "word": "abc", "list": [1, 2, 3], "dicts": [{"x": X[0], "y": 1}]}
 ODD |= {"frame": pd.DataFrame(X), "of bfloat16": [(torch.ones(2).bfloat16(), 0)]}
+TWO = [((X[0], X[1]), 0), ((X[2], X[3]), 1)]  # of which PyTorch's batches have two arrays, too
+ODD |= {"two inputs": TWO, "batches of two inputs": DataLoader(TWO, batch_size=2)}
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_what_gives_no_pairs_is_refused(odd):
-    with pytest.raises(ConfigError, match="data of client 0 (must be a data set or|cannot become)"):
+    told = "data of client 0( must be a data set or| cannot become|: an input must be one array)"
+    with pytest.raises(ConfigError, match=told):
         fedlib.Federation.from_datasets([odd])
     with pytest.raises(DataError, match="data of client 0 is empty"):
         fedlib.Federation.from_datasets([[]])

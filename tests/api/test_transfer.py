@@ -234,7 +234,7 @@ def test_a_small_bert_learns_texts_of_clients_and_goes_home(tmp_path):
     assert net.pooled_accuracy().iloc[-1] > 0.9
     more = {"num_experts": 2, "local": fedlib.AdamW(lr=0.01, batch_size=8), "rounds": 2}
     result = fedlib.simulate(clients, build(), "pfedmm", start="given", progress=None, **more)
-    result.save(tmp_path / "kept", clients=["bob"])
+    result.save(tmp_path / "kept", clients="bob")
     kept = fedlib.load(tmp_path / "kept").client_model("bob")
     tokens = torch.from_numpy(clients.x[:4]).long()
     torch.testing.assert_close(kept(tokens), result.client_model("bob")(tokens))

@@ -251,30 +251,32 @@ X = np.ones((4, 2))
 Y = [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize(
-    "made, message",
-    [
-        ({"y": Y}, "a.npz has no array 'x'"),
-        ({"x": X}, "a.npz has no array 'y'"),
-        ({"x": X, "y": Y, "x_test": X}, "a.npz has x_test besides x, y, client; leave it out"),
-        ({"x": X, "y": Y[:3]}, r"y must have 4 values as x, one an example, got \(3,\)"),
-        ({"x": X, "y": np.array(Y) * 0.5}, "y must be whole numbers or words, got 0.5"),
-        ({"x": X, "y": np.array([0, np.nan, 1, 1])}, "y of example 1 is missing"),
-        ({"x": X, "y": [0] * 4}, "all labels are 0, one class"),
-        ({"x": np.full((4, 2), 2**24 + 1), "y": Y}, "x of example 0 has an integer beyond"),
-        ({"x": X, "y": [1, 1, 2, 2]}, "from 1 to 2; number classes from 0"),
-        ({"x": X, "y": [-1, 0, 1, 1]}, "from -1 to 1; number classes from 0"),
-        ({"x": X, "y": [0, 0, 0, 10**9]}, "from 0 to 1000000000; number classes from 0"),
-        ({"x": np.array([[1.0], [np.nan], [1], [1]]), "y": Y}, "x of example 1 is not finite"),
-        ({"x": X * 1e300, "y": Y}, "x of example 0 is not finite, NaN or too large"),
-        ({"x": X.astype(str), "y": Y}, "x must be numbers, .* got <U"),
-        ({"x": X[:, 0], "y": Y}, r"x must be numbers, \[M, F\], .* got float64 \[4\]"),
-        ({"x": X[:0], "y": []}, "is empty"),
-        ({"x": np.ones((4, 8, 8, 3)), "y": Y}, "channels come first in x"),
-        ({"x": np.array([[1], [{}], [1], [1]], object), "y": Y}, "not an npz file of plain arrays"),
-        ({"x": X, "y": Y, "client": [1j] * 4}, "client must be integers or words"),
-    ],
-)
+ARRAYS = [
+    ({"y": Y}, "a.npz has no array 'x'"),
+    ({"x": X}, "a.npz has no array 'y'"),
+    ({"X": X, "y": Y}, "a.npz has no array 'x'; x and y must be there, got y, X"),
+    ({"x": X, "y": Y, "x_test": X}, "a.npz has x_test besides x, y, client; leave it out"),
+    ({"x": X, "y": Y[:3]}, r"y must have 4 values as x, one an example, got \(3,\)"),
+    ({"x": X, "y": np.array(Y) * 0.5}, "y must be whole numbers or words, got 0.5"),
+    ({"x": X, "y": np.array([0, np.nan, 1, 1])}, "y of example 1 is missing"),
+    ({"x": X, "y": [0] * 4}, "all labels are 0, one class"),
+    ({"x": np.full((4, 2), 2**24 + 1), "y": Y}, "x of example 0 has an integer beyond"),
+    ({"x": X, "y": [1, 1, 2, 2]}, "from 1 to 2; number classes from 0"),
+    ({"x": X, "y": [-1, 0, 1, 1]}, "from -1 to 1; number classes from 0"),
+    ({"x": X, "y": [0, 0, 0, 10**9]}, "from 0 to 1000000000; number classes from 0"),
+    ({"x": np.array([[1.0], [np.nan], [1], [1]]), "y": Y}, "x of example 1 is not finite"),
+    ({"x": X * 1e300, "y": Y}, "x of example 0 is not finite, NaN or too large"),
+    ({"x": X.astype(str), "y": Y}, "x must be numbers, .* got <U"),
+    ({"x": X[:, 0], "y": Y}, r"x must be numbers, \[M, F\], .* got float64 \[4\]"),
+    ({"x": X[:0], "y": []}, "is empty"),
+    ({"x": np.ones((4, 8, 8, 3)), "y": Y}, "channels come first in x"),
+    ({"x": np.array([[1], [{}], [1], [1]], object), "y": Y}, "not an npz file of plain arrays"),
+    ({"x": X, "y": Y, "client": [1j] * 4}, "client must be integers or words"),
+    ({"x": X, "y": Y, "client": [0.5] * 4}, "client must be whole numbers or words, got 0.5$"),
+]
+
+
+@pytest.mark.parametrize("made, message", ARRAYS)
 def test_arrays_that_make_no_sense_are_refused_by_the_name_of_their_file(folder, made, message):
     np.savez(folder / "a.npz", **made)
     with pytest.raises(DataError, match=message) as error:
@@ -282,26 +284,28 @@ def test_arrays_that_make_no_sense_are_refused_by_the_name_of_their_file(folder,
     assert str(folder / "a.npz") in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("a,label\n", "is empty"),
-        ("1,2\n3,4\n", "the first line must name each column"),
-        ("Client,client,label\n1,2,0\n", "the first line must name each column, once"),
-        ("label,a,label\n0,1,0\n", "the first line must name each column, once"),
-        (",a,label\n0,1,0\n1,1,0\n", "the first line must name .*index=False"),
-        ("a,label\n1,0\n1,0,0\n", "Expected 2 fields in line 3, saw 3"),
-        ("a,label\n1,0,0\n1,0,0\n", "not match length"),
-        ("a,label\n1,0\nblue,0\n", "column 'a' must be numbers, got .'blue'."),
-        ("a,label\n1,0\nnan,0\n", "column 'a' has no value for example 1"),
-        ("a,label\n1,0\n1,\n", "y of example 1 is missing"),
-        ("a,client,label\n1,b,0\n1,nan,0\n", "client of example 1 is missing"),
-        ("a,label\n1,1.0\n1,1.5\n", "y must be whole numbers or words, got 1.5"),
-        ("client,label\n1,0\n", "must have a column text or columns .* .commas separate"),
-        ("a,b,label\n16777217,0.5,0\n1,0.5,1\n", "column 'a' of example 0 has an integer beyond"),
-        ("a,b,label\n1,0.5,0\n1,1e39,1\n", "column 'b' of example 1 is not finite, NaN or too"),
-    ],
-)
+TABLES = [
+    ("a,label\n", "is empty"),
+    ("1,2\n3,4\n", "the first line must name each column"),
+    ("Client,client,label\n1,2,0\n", "the first line must name each column, once"),
+    ("label,a,label\n0,1,0\n", "the first line must name each column, once"),
+    (",a,label\n0,1,0\n1,1,0\n", "the first line must name .*index=False"),
+    ("a,label\n1,0\n1,0,0\n", "Expected 2 fields in line 3, saw 3"),
+    ("a,label\n1,0,0\n1,0,0\n", "not match length"),
+    ("a,label\n1,0\nblue,0\n", "column 'a' must be numbers, got .'blue'."),
+    ("a,label\n1,0\nnan,0\n", "column 'a' has no value for example 1"),
+    ("a,label\nTrue,0\nnan,0\n", "column 'a' has no value for example 1"),
+    ("a,label\nblue,0\nnan,0\n", "column 'a' must be numbers, got .'blue'."),
+    ("a,label\n1,0\n1,\n", "y of example 1 is missing"),
+    ("a,client,label\n1,b,0\n1,nan,0\n", "client of example 1 is missing"),
+    ("a,label\n1,1.0\n1,1.5\n", "y must be whole numbers or words, got 1.5"),
+    ("client,label\n1,0\n", "must have a column text or columns .* .commas separate"),
+    ("a,b,label\n16777217,0.5,0\n1,0.5,1\n", "column 'a' of example 0 has an integer beyond"),
+    ("a,b,label\n1,0.5,0\n1,1e39,1\n", "column 'b' of example 1 is not finite, NaN or too"),
+]
+
+
+@pytest.mark.parametrize("text, message", TABLES)
 def test_tables_that_make_no_sense_are_refused(folder, text, message):
     (folder / "a.csv").write_text(text)
     with pytest.raises(DataError, match=f"a.csv.* {message}"):

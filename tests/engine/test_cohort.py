@@ -295,10 +295,8 @@ def test_a_forward_pass_leaves_fixed_running_statistics_alone(executor):
 def test_the_executor_is_chosen_for_model_and_device():
     light, convolving = tiny_task(), Task(lambda: emnist_cnn.build(10))
     wide = tiny_task(hidden=20_000)
-    gpu, heavy_on_gpu = (
-        SimpleNamespace(device=torch.device("cuda"), is_light=False, is_heavy=is_heavy)
-        for is_heavy in (False, True)
-    )
+    of_gpu = {"device": torch.device("cuda"), "is_light": False, "recurs": False}
+    gpu, heavy_on_gpu = (SimpleNamespace(**of_gpu, is_heavy=heavy) for heavy in (False, True))
     names = [choose("auto", [task]).name for task in (light, convolving, wide, gpu, heavy_on_gpu)]
     assert names == ["batched", "traced", "traced", "graphs", "loop"]
     heavy = tiny_task(features=6_000, hidden=8_400, dtype=torch.float32)
@@ -307,6 +305,8 @@ def test_the_executor_is_chosen_for_model_and_device():
     assert several == ["batched", "traced", "loop"]
     assert rule([gpu, heavy_on_gpu]) == "loop"
     assert choose("loop", [light]).name == "loop"
+    recurrent = Task(lambda: torch.nn.GRU(2, 2))
+    assert {choose(x, [light, recurrent]).name for x in ("auto", "batched", "graphs:2")} == {"loop"}
 
 
 @pytest.mark.usefixtures("threads_of_torch")

@@ -237,18 +237,18 @@ def _npz(path: Path) -> Content:
             odd = sorted({*file.files}.difference(ARRAYS))
     except (AttributeError, MemoryError, OSError, ValueError, *BROKEN) as error:
         raise DataError(f"{path} is not an npz file of plain arrays: {error}") from None
+    if missing := [name for name in ("x", "y") if name not in arrays]:
+        got = ", ".join([*arrays, *odd]) or "none"
+        raise DataError(f"{path} has no array {missing[0]!r}; x and y must be there, got {got}")
     if odd:  # such as x_test
         raise DataError(f"{path} has {', '.join(odd)} besides {', '.join(ARRAYS)}; leave it out")
-    if missing := [name for name in ("x", "y") if name not in arrays]:
-        raise DataError(f"{path} has no array {missing[0]!r}; x and y must be there")
     return content(path, arrays["x"], arrays["y"], arrays.get("client"), tokens=False)
 
 
 def _check_inputs(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) -> np.ndarray:
     """Inputs as `Content` has them, images with a channel."""
     if x.dtype.kind in "OU" and x.ndim == 1:
-        odd = [row for row, text in enumerate(x) if not isinstance(text, str) or not text.strip()]
-        if odd:
+        if odd := [i for i, text in enumerate(x) if not isinstance(text, str) or not text.strip()]:
             raise DataError(f"{path}: x of example {odd[0]} must be a text, got {x[odd[0]]!r:.80}")
         return x.astype(object)
     if tokens:
@@ -287,10 +287,11 @@ def _inputs(name: str, values: Any) -> np.ndarray:
         return np.empty(values.shape)
     columns = []
     for column, series in values.items():
-        kind = series.dtype
+        kind, known = series.dtype, series.dropna()
         if getattr(kind, "kind", "O") not in "biuf":
-            odd = series[pd.to_numeric(series, errors="coerce").isna()].head(1).tolist()
-            raise DataError(f"{name}: column {column!r} must be numbers, got {odd or kind}")
+            odd = known[pd.to_numeric(known, errors="coerce").isna()].head(1).tolist()
+            if odd or len(known) == len(series):  # else flags, some of which are missing
+                raise DataError(f"{name}: column {column!r} must be numbers, got {odd or kind}")
         if series.isna().any():
             row = int(series.isna().argmax())
             raise DataError(f"{name}: column {column!r} has no value for example {row}")
@@ -324,10 +325,8 @@ def _keys(name: str, x: np.ndarray, values: Any) -> np.ndarray:
         return keys.astype(np.int64) if keys.dtype.kind == "u" and keys.max() < 2**63 else keys
     wrong = ~(keys == np.rint(keys)) | (abs(keys) >= 2**53)
     if wrong.any():
-        raise DataError(
-            f"{name} must be whole numbers or words, got {keys[np.argmax(wrong)]}; regression is "
-            "not supported"
-        )
+        why = "; regression is not supported" * name.endswith("y")  # these are labels, not clients
+        raise DataError(f"{name} must be whole numbers or words, got {keys[np.argmax(wrong)]}{why}")
     return keys.astype(np.int64)
 
 
