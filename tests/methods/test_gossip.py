@@ -97,8 +97,7 @@ def test_the_order_of_the_cohort_does_not_matter():
 def test_unseen_clients_get_the_uniform_average_of_the_copies():
     simulated = simulation("fedavg")
     state, _ = simulated.run(report=lambda line: None)
-    everyone = simulated.everyone("unseen", 3)
-    personal = simulated.method.personalise(state, everyone)
+    personal = simulated.method.personalise(state, simulated.everyone("unseen", 3))
     seen = torch.from_numpy(simulated.federation.ids("seen"))
     for name, copies in state.params.items():
         torch.testing.assert_close(personal[name][0], copies[seen].mean(0))

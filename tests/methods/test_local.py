@@ -98,8 +98,7 @@ def test_no_bound_leaves_gradients_alone(off):
 
 @executors
 def test_a_parameter_without_dimensions_is_clipped_like_others(executor):
-    task = tiny_task()
-    cohort = cohort_of(task, toy_federation(), executor=executor)
+    cohort = cohort_of(tiny_task(), toy_federation(), executor=executor)
 
     def loss(params, batch):
         return 4 * params["temperature"] + batch.mean(0 * batch.x[:, 0])
