@@ -45,9 +45,10 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
     except (AttributeError, TypeError, ValueError) as error:
         why = "".join(f": {line}" for line in str(error).splitlines()[-1:])  # of a worker's
         raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}{why}") from error
-    # Where a batch is a list of examples, so are its labels.
-    lists = (x for x, y in zip(inputs, labels, strict=True) if not isinstance(y, list | tuple))
-    if any(getattr(y, "shape", ()) for x in lists if isinstance(x, list | tuple) for y in x):
+    # A batch may be a list of examples: its labels are one, too, or not as many as each has rows.
+    lists = (p for p in zip(inputs, labels, strict=True) if isinstance(p[0], list | tuple))
+    lists = ((x, np.shape(y)[:loader]) for x, y in lists if not isinstance(y, list | tuple))
+    if any((n := getattr(a, "shape", ())) and n[: len(m)] == m for x, m in lists for a in x[1:]):
         raise ConfigError(f"{name}: an input must be one array, got several; join them into one")
     if loader and labels and np.ndim(labels[0]):  # batches; one by one if its batch_size is None
         inputs, labels = ([x for batch in part for x in batch] for part in (inputs, labels))

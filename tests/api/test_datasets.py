@@ -41,6 +41,7 @@ def tensors(x, y):
     return TensorDataset(torch.from_numpy(x), torch.from_numpy(y))
 
 
+lists = lambda pairs: ([x for x, _ in pairs], torch.stack([y for _, y in pairs]))  # noqa: E731
 KINDS = {
     "pairs": Pairs,
     "stream": Stream,
@@ -48,6 +49,7 @@ KINDS = {
     "loader": lambda x, y: DataLoader(tensors(x, y), batch_size=4),
     "loader of single pairs": lambda x, y: DataLoader(tensors(x, y), batch_size=None),
     "lists": lambda x, y: DataLoader(tensors(x, y), 4, collate_fn=lambda b: [*zip(*b, strict=1)]),
+    "lists with labels in one": lambda x, y: DataLoader(tensors(x, y), 5, collate_fn=lists),
 }
 GIVEN = [tensors(X[part], Y[part]) for part in PARTS]
 
