@@ -40,7 +40,8 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str, executor: str = "auto
     except (ConfigError, DataError):  # told by the check of the federation, or by its job
         return
     course = {k: v for k, v in spec.participation.items() if k not in ("rate", "selection")}
-    few, data = replace(spec, participation={"rate": 1.0, **course}), _few_owners(spec, owned)
+    precision = spec.precision.replace("tf32", "float32")  # TF32 is of GPUs alone
+    few, data = replace(spec, precision=precision, participation=course), _few_owners(spec, owned)
     how = "loop" if executor in ONE_BY_ONE else "batched"
     with rehearsal.refuse(spec.method, file):
         rehearsal.check(build.build_simulation(few, data, executor=how, weights=None))
@@ -48,8 +49,7 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str, executor: str = "auto
 
 def _few_owners(spec: RunSpec, sizes: Sizes) -> Federation:
     """A federation with shapes, groups and splits of `sizes`, but few owners."""
-    listed = [len(one) for one in spec.modules.values() if isinstance(one, list | tuple)]
-    clients = max([FEWEST, *listed])
+    clients = max([FEWEST, *(len(x) for x in spec.modules.values() if isinstance(x, list | tuple))])
     groups = [group for group in GROUPS if group in sizes.group]
     owners = [group for group in groups for _ in range(clients if group in CLIENTS else 1)]
     counts = {}

@@ -80,10 +80,9 @@ def refuse(name: str, file: str | None) -> Iterator[None]:
     except (ConfigError, DataError):
         raise
     except Exception as error:  # a user's code may raise anything
-        if file:
-            raise ConfigError(f"{of_file(error, file, name)} {TRIED}") from error
-        what = f"{name} cannot train a model with these frozen weights"
-        raise ConfigError(f"{what} ({type(error).__name__}: {error})") from error
+        why = f"cannot train a model with these frozen weights ({type(error).__name__}: {error})"
+        told = f"{of_file(error, file, name)} {TRIED}" if file else f"{name} {why}"
+        raise ConfigError(told) from error
 
 
 def _compare(few: Simulation, setting: str, name: str) -> None:
