@@ -320,10 +320,10 @@ def _task(
     names = range(data.num_classes) if data.class_name is None else data.class_name.tolist()
     made = builder(model, _some_inputs(data), "model", _shape_of_logits(data), given)
     if hasattr(class_weights, "keys"):  # a series of pandas may be in the order of frequencies
-        given_for = {k if data.class_name is None else str(k): w for k, w in class_weights.items()}
-        if odd := sorted({*names} ^ given_for.keys(), key=str):
+        keys = {k if data.class_name is None else str(k): k for k in class_weights.keys()}
+        if odd := sorted({*names} ^ keys.keys(), key=str):
             raise ConfigError(f"class_weights must be of all classes; {quote(odd)} differ")
-        class_weights = [given_for[name] for name in names]
+        class_weights = [class_weights[keys[name]] for name in names]
     weights = build.class_weights(class_weights, len(names))
     return Task(made, class_weights=weights, **settings)
 

@@ -632,9 +632,7 @@ def test_weights_of_classes_by_name_are_in_the_order_of_the_classes():
         train = partial(quiet, clients, nn.Linear(64, len(weights)), **course)
         for given in (weights, weights.to_dict(), weights.sort_index().to_numpy()):
             found = train(class_weights=given).simulation.method.task.class_weights
-            np.testing.assert_allclose(
-                found.double(), weights.sort_index(), rtol=1e-6
-            )  # of float32
+            np.testing.assert_allclose(found.double(), weights.sort_index(), 1e-6)  # of float32
         odd = weights.index[-1]
         with pytest.raises(ConfigError, match=rf"must be of all classes; \['?{odd}'?\] differ"):
             train(class_weights=weights[:-1])
