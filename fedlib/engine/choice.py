@@ -23,8 +23,8 @@ def choose(wanted: str, tasks: Sequence[Task], workers: int | None = None) -> Ex
 
     Args:
       wanted: "loop", "traced", "batched" or "graphs", or "auto" for `rule`. "batched" and "graphs"
-        may have a number of clients per block ("batched:64"). Recurrent layers of PyTorch always
-        take "loop", as PyTorch cannot batch them.
+        may have a number of clients per block ("batched:64"). Models with recurrent layers of
+        PyTorch, which it cannot batch, take "loop" instead of these.
       tasks: of the run, one for each architecture.
       workers: threads that share the clients on a CPU; None for as many as PyTorch has. None works
         for the first executor of a process only, because that leaves PyTorch with one thread.
