@@ -45,11 +45,12 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
     except (AttributeError, TypeError, ValueError) as error:
         why = "".join(f": {line}" for line in str(error).splitlines()[-1:])  # of a worker's
         raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}{why}") from error
-    # A batch may be a list of examples: its labels are one, too, or not as many as each has rows.
-    lists = (p for p in zip(inputs, labels, strict=True) if isinstance(p[0], list | tuple))
-    lists = ((x, np.shape(y)[:loader]) for x, y in lists if not isinstance(y, list | tuple))
-    if any((n := getattr(a, "shape", ())) and n[: len(m)] == m for x, m in lists for a in x[1:]):
-        raise ConfigError(f"{name}: an input must be one array, got several; join them into one")
+    for x, y in zip(inputs, labels, strict=True):
+        # A batch may be a list of examples: so are its labels, or they are not as many as its rows.
+        parts = x[1:] if isinstance(x, list | tuple) and not isinstance(y, list | tuple) else ()
+        rows, shapes = np.shape(y)[:loader], [getattr(part, "shape", ()) for part in parts]
+        if any(shape and shape[: len(rows)] == rows for shape in shapes):
+            raise ConfigError(f"{name}: an input must be one array, got several; join them")
     if loader and labels and np.ndim(labels[0]):  # batches; one by one if its batch_size is None
         inputs, labels = ([x for batch in part for x in batch] for part in (inputs, labels))
     try:

@@ -27,7 +27,8 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str, executor: str = "auto
       built: the method, without values. A very large model is not tried before its job.
       data: specification of its federation.
       raw: the folder data/raw, see `fedlib.data.sizes.sizes`.
-      executor: as configured; what "auto" takes on a GPU computes like "batched".
+      executor: as configured; what "auto" takes on a GPU computes like "batched". Methods of fedlib
+        are tried by "loop" alone, as tests compare their executors.
 
     Raises:
       ConfigError: for what `fedlib.run.rehearsal.check` refuses, and for errors in the user's file.
@@ -42,7 +43,7 @@ def check(spec: RunSpec, built: Any, data: dict, raw: str, executor: str = "auto
     course = {k: v for k, v in spec.participation.items() if k not in ("rate", "selection")}
     precision = spec.precision.replace("tf32", "float32")  # TF32 is of GPUs alone
     few, data = replace(spec, precision=precision, participation=course), _few_owners(spec, owned)
-    how = "loop" if executor in ONE_BY_ONE else "batched"
+    how = "loop" if executor in ONE_BY_ONE or not file else "batched"
     with rehearsal.refuse(spec.method, file):
         rehearsal.check(build.build_simulation(few, data, executor=how, weights=None))
 

@@ -146,11 +146,10 @@ def list_builds(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict]]:
     for name, run in plan.runs.items():
         if plan.is_kept(*name):
             continue
-        paper, federation, label = name
         spec = run.spec(run.tuning.get("seed", 0) if run.tuning else 0)
         spec = replace(spec, tuning=run.tuning).to_json()
-        spec |= {"groups": plan.papers[paper].required_groups(federation, label)}
-        data = plan.data(paper, federation)
+        spec |= {"groups": plan.papers[name.paper].required_groups(name.federation, name.label)}
+        data = plan.data(name.paper, name.federation)
         how = {"data": data.spec(0), "executor": plan.config["executor"], "raw": raw}
         if is_file(run.method):  # what it does may depend on the data
             seen = state(data.dataset, data.params.get("source"))
