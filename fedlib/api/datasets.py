@@ -45,10 +45,11 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
     except (AttributeError, TypeError, ValueError) as error:
         why = "".join(f": {line}" for line in str(error).splitlines()[-1:])  # of a worker's
         raise ConfigError(f"{name} must be {PAIRS}, got {type(data).__name__}{why}") from error
-    for x, y in zip(inputs, labels, strict=True):
+    for given, label in zip(inputs, labels, strict=True):
         # A batch may be a list of examples: so are its labels, or they are not as many as its rows.
-        parts = x[1:] if isinstance(x, list | tuple) and not isinstance(y, list | tuple) else ()
-        rows, shapes = np.shape(y)[:loader], [getattr(part, "shape", ()) for part in parts]
+        many = isinstance(given, list | tuple) and not isinstance(label, list | tuple)
+        parts = given[1:] if many else ()
+        rows, shapes = np.shape(label)[:loader], [getattr(part, "shape", ()) for part in parts]
         if any(shape and shape[: len(rows)] == rows for shape in shapes):
             raise ConfigError(f"{name}: an input must be one array, got several; join them")
     if loader and labels and np.ndim(labels[0]):  # batches; one by one if its batch_size is None

@@ -123,6 +123,5 @@ def test_spreads_need_both_runs_of_a_pair(labels, shown):
 
 
 def test_a_run_with_fewer_experts_has_empty_places_before_the_local_one():
-    three = np.array([[0.3, 0.1, 0.6]])
-    drawn = ranked.pad(three, 4)
+    drawn = ranked.pad(np.array([[0.3, 0.1, 0.6]]), 4)
     assert drawn.tolist() == [[0.3, 0.1, 0.0, 0.0, 0.6]]

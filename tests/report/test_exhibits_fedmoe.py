@@ -83,8 +83,7 @@ def test_what_is_known_of_the_last_round_alone_is_of_the_chosen_state_where_a_me
 
 
 def test_a_run_can_stand_in_columns_of_federations_with_the_same_data():
-    where = (federation(), federation(100))
-    exhibit = shown(("fedavg",), where, published="table2")
+    exhibit = shown(("fedavg",), (federation(), federation(100)), published="table2")
     exhibit["runs"] = [run for run in exhibit["runs"] if run["federation"] == "cifar10-m50"]
     columns = [*COLUMNS, {"federation": "cifar10-m100", "title": "M = 100"}]
     for elsewhere, expected in (({}, ["–"]), ({"cifar10-m100": "cifar10-m50"}, ["41.0", "51.0"])):

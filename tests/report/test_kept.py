@@ -114,6 +114,8 @@ def test_the_tables_of_papers_are_what_is_kept():
     assert f"{near} are within two points, and {near + more} once two names" in told
     every, others = found["near"], found["near"] + found["more"]
     assert f"it is {every} of {found['run']}, and {others} with the names put right" in told
+    four, two = standing.judged("fedmix", stand["fedmix"].claims, KEPT_IN)[0]["value"].str[1:]
+    assert f"by {four} points with 4 experts (pub" in told and f"by {two} with 2 (pub" in told
 
 
 def test_of_pfedmms_leads_only_the_one_at_unlike_rates_is_clear():
