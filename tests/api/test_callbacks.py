@@ -97,9 +97,7 @@ def test_a_run_goes_on_with_the_same_bits(tmp_path):
     folder, told = tmp_path / "new/run", []
     simulate(checkpoint=folder, callbacks=[lambda e: e.round == 2], **more)
     lines: list[str] = []
-    resumed = simulate(
-        checkpoint=folder, callbacks=[told.append], **more | {"progress": lines.append}
-    )
+    resumed = simulate(checkpoint=folder, callbacks=[told.append], progress=lines.append, **more)
     assert lines[0] == "resuming after round 2"
     assert [e.round for e in told] == [0, 2, 4, 5]  # those before the checkpoint, too
     assert not [*folder.glob("*.*")]
