@@ -114,9 +114,8 @@ class GossipCohort(Cohort):
 
 def replicate(state: Any, shared: tuple[str, ...], num_clients: int) -> Any:
     """A method's state with a copy of its fields `shared` for every client."""
-    return state._replace(
-        **{name: tree.repeat(getattr(state, name), num_clients) for name in shared}
-    )
+    copies = {name: tree.repeat(getattr(state, name), num_clients) for name in shared}
+    return state._replace(**copies)
 
 
 def _with_loops(w: np.ndarray, edges: np.ndarray, size: int) -> np.ndarray:
