@@ -20,25 +20,10 @@ from fedlib.tree import Rows
 SIZES = (7, 12, 6, 10, 8, 4, 9)  # the last client does not train
 # What the server makes of the clients' models is a sum, so that none needs to be kept.
 STREAMING = (
-    "afl",
-    "apfl",
-    "biased_fedavg",
-    "fedavg",
-    "fedavg_adam",
-    "fedem",
-    "fedmix",
-    "fedmix_clients",
-    "fedprox",
-    "fedrolex",
-    "gated_experts",
-    "ifca",
-    "label_leakage",
-    "moe_fedavg",
-    "pfedme_moreau",
-    "pfedmm",
-    "plain_mixture",
-    "server_finetuning",
-)
+    "afl apfl biased_fedavg fedavg fedavg_adam fedem fedmix fedmix_clients fedprox fedrolex "
+    "gated_experts ifca label_leakage moe_fedavg pfedme_moreau pfedmm plain_mixture "
+    "server_finetuning"
+).split()
 every_streaming = pytest.mark.parametrize("name", STREAMING)
 
 
@@ -72,6 +57,17 @@ def test_a_total_that_is_read_in_a_part_counts_whole(monkeypatch):
         for returns in (Cohort.total, lambda part, models: part.collect(part.total(models)))
     ]
     assert_close(*found, 1e-14)
+
+
+@pytest.mark.parametrize("size", [0, 2**24], ids=["several parts", "one part"])
+def test_what_is_returned_of_a_part_has_a_row_for_each_of_its_clients(size, monkeypatch):
+    monkeypatch.setattr(parts, "PART_BYTES", {"cpu": size})
+    task = tiny_task()
+    cohort = cohort_of(task, federation_for("fedavg", SIZES))
+    with pytest.raises(ValueError, match="values of clients must be .*; one has 0 rows"):
+        cohort.fit(
+            task.loss, cohort.held(task.init(0)), local=sgd(), returns=lambda *_: torch.zeros(())
+        )
 
 
 @pytest.mark.parametrize("name", ["fedem", "moe_fedavg"])
