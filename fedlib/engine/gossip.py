@@ -108,7 +108,13 @@ class GossipCohort(Cohort):
         return tree.put(previous, self.members, mixed)
 
     def _total(self, values: Tree, among: np.ndarray | None) -> Tree:
-        """Each client's copy, because there is no server to add them up."""
+        """Each client's copy, because there is no server to add them up.
+
+        Raises:
+          ValueError: for some of the clients, as each has its copy.
+        """
+        if among is not None:
+            raise ValueError("a total of some clients needs a server, and there is none")
         return values
 
 

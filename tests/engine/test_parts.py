@@ -62,12 +62,10 @@ def test_a_total_that_is_read_in_a_part_counts_whole(monkeypatch):
 @pytest.mark.parametrize("size", [0, 2**24], ids=["several parts", "one part"])
 def test_what_is_returned_of_a_part_has_a_row_for_each_of_its_clients(size, monkeypatch):
     monkeypatch.setattr(parts, "PART_BYTES", {"cpu": size})
-    task = tiny_task()
-    cohort = cohort_of(task, federation_for("fedavg", SIZES))
+    cohort = cohort_of(task := tiny_task(), federation_for("fedavg", SIZES))
+    start, wrong = cohort.held(task.init(0)), lambda part, trained: torch.zeros(())
     with pytest.raises(ValueError, match="values of clients must be .*; one has 0 rows"):
-        cohort.fit(
-            task.loss, cohort.held(task.init(0)), local=sgd(), returns=lambda *_: torch.zeros(())
-        )
+        cohort.fit(task.loss, start, local=sgd(), returns=wrong)
 
 
 @pytest.mark.parametrize("name", ["fedem", "moe_fedavg"])
@@ -154,6 +152,8 @@ def test_without_a_server_everybody_keeps_what_a_total_would_add_up():
     cohort = GossipCohort(**{k: v for k, v in there.items() if k in Cohort.__dataclass_fields__})
     x = torch.arange(6.0)[:, None]
     assert cohort.total(x) is x
+    with pytest.raises(ValueError, match="of some clients needs a server, and there is none"):
+        cohort.total(x, among=np.arange(6) < 3)
 
 
 def test_parts_have_as_many_clients_as_there_is_room_for(monkeypatch):
