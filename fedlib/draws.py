@@ -30,7 +30,9 @@ def aside(seed: int | None = None) -> Iterator[None]:
         before, words, python = _of_torch(), np.random.get_state(), random.getstate()
         try:
             if seed is not None:
-                torch.manual_seed(seed)
+                torch.default_generator.manual_seed(seed)
+                if before[1:]:  # otherwise a GPU that is first used later would start there
+                    torch.cuda.manual_seed_all(seed)
                 np.random.seed(seed % WORD)
                 random.seed(seed)
             yield

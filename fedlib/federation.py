@@ -188,8 +188,7 @@ class Federation:
         Counts label elements, so a sequence of 80 characters counts 80 times.
         """
         histogram = np.zeros((self.num_clients, self.num_classes), np.int64)
-        for name in SPLITS:
-            split = self.split(name)
+        for split in map(self.split, SPLITS):
             for client in range(self.num_clients):
                 labels = self.y[split.of(client)].ravel()
                 histogram[client] += np.bincount(labels, minlength=self.num_classes)

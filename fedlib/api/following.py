@@ -81,10 +81,10 @@ def run(
 def _evaluation(simulation: Simulation, record: Record, at: int) -> Evaluation:
     """The evaluation number `at`."""
     federation, number = simulation.federation, record.round[at]
-    accuracies, pooled = {}, {}
+    called, accuracies, pooled = federation.called, {}, {}
     for view, found in record.scores.items():
         scores = found[at]
-        names = pd.Index([federation.called[c] for c in federation.ids(view.group)], name="client")
+        names = pd.Index([called[c] for c in federation.ids(view.group)], name="client")
         accuracies[view] = pd.Series(shares(scores), names, name="accuracy")
         pooled[view] = float(scores.correct.sum() / scores.count.sum())
     losses = [x for x in record.train_loss[:number] if x == x]  # NaN: a round without training

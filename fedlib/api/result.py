@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -263,7 +264,7 @@ class Result(Accuracies):
             provenance = {**self.history.provenance, **kept}
             replace(self.history, provenance=provenance).save(made / HISTORY)
 
-    @property
+    @cached_property
     def _clients(self) -> dict[int | str, int]:
         """Position in the federation of each client, by its name or number."""
         group = self.simulation.federation.group

@@ -305,8 +305,6 @@ class Batched:
             members = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
             return [own[block] for own in members for block in self._blocks(costs[own])]
         count = 1 if self.chunk is None else -(-len(costs) // self.chunk)
-        if count == 1:
-            return [np.arange(len(costs))]
         parts = np.array_split(np.array(_longest_first(costs), np.int64), count)
         return [np.sort(part) for part in parts]
 

@@ -42,7 +42,8 @@ def walk(value: Any, put: Callable[[Tensor], Tensor], fixed: tuple = ()) -> tupl
         are compared by identity.
 
     Raises:
-      Opaque: for objects of other types; the message names the type.
+      Opaque: for objects of other types, whose type the message names, and for functions that
+        read themselves.
     """
 
     def each(values: Any) -> tuple[tuple, list]:
@@ -77,18 +78,17 @@ def walk(value: Any, put: Callable[[Tensor], Tensor], fixed: tuple = ()) -> tupl
 
 
 def _function(function: types.FunctionType, each: Callable) -> tuple[Hashable, Any]:
-    named = function.__kwdefaults__ or {}
-    cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    keys, (defaults, named, cells) = each((function.__defaults__ or (), named, cells))
-    copy = types.FunctionType(
-        function.__code__,
-        function.__globals__,
-        function.__name__,
-        defaults,
-        tuple(map(types.CellType, cells)),
-    )
+    given = function.__defaults__ or (), function.__kwdefaults__ or {}
+    try:
+        cells = [cell.cell_contents for cell in function.__closure__ or ()]
+        keys, (defaults, named, cells) = each((*given, cells))
+    except (RecursionError, ValueError) as error:
+        raise Opaque("a function that reads itself, or a name without a value") from error
+    code, there = function.__code__, function.__globals__
+    closure = tuple(map(types.CellType, cells))
+    copy = types.FunctionType(code, there, function.__name__, defaults, closure)
     copy.__kwdefaults__ = named
-    same = function.__code__, id(function.__globals__), _globals(function, set())
+    same = code, id(there), _globals(function, set())
     return (types.FunctionType, *same, keys), copy
 
 

@@ -108,15 +108,20 @@ class GossipCohort(Cohort):
         return tree.put(previous, self.members, mixed)
 
     def _total(self, values: Tree, among: np.ndarray | None) -> Tree:
-        """Each client's copy, because there is no server to add them up."""
+        """Each client's copy, because there is no server to add them up.
+
+        Raises:
+          ValueError: for some of the clients, as each has its copy.
+        """
+        if among is not None:
+            raise ValueError("a total of some clients needs a server, and there is none")
         return values
 
 
 def replicate(state: Any, shared: tuple[str, ...], num_clients: int) -> Any:
     """A method's state with a copy of its fields `shared` for every client."""
-    return state._replace(
-        **{name: tree.repeat(getattr(state, name), num_clients) for name in shared}
-    )
+    copies = {name: tree.repeat(getattr(state, name), num_clients) for name in shared}
+    return state._replace(**copies)
 
 
 def _with_loops(w: np.ndarray, edges: np.ndarray, size: int) -> np.ndarray:

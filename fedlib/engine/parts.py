@@ -119,11 +119,16 @@ def numbers_of_experts(experts: Tree, chosen: Tensor | None, size: int) -> int:
     return tree.numel(tree.take(experts, 0)) * int(chosen.sum())
 
 
-def refuse_others(values: Tree, size: int) -> None:
-    """Raise ValueError unless `values` have a row for each of the `size` clients of a cohort."""
+def refuse_others(values: Tree, size: int, but: type | tuple = ()) -> None:
+    """Raise ValueError unless `values` have a row for each of the `size` clients of a cohort.
+
+    Args:
+      but: what else there may be among them.
+    """
 
     def check(x: object) -> None:
-        rows = len(x) if isinstance(x, Rows) or (isinstance(x, Tensor) and x.dim()) else 0
+        has_rows = isinstance(x, Rows) or (isinstance(x, Tensor) and x.dim())
+        rows = len(x) if has_rows else size * isinstance(x, but)
         if rows != size:
             raise ValueError(
                 f"values of clients must be tensors [C, ...] or Rows; one has {rows} rows for a "
@@ -151,9 +156,13 @@ def join_parts(parts: Iterable[tuple[slice, Tree]], size: int) -> Tree:
 
     Args:
       parts: slice and result of each part: leaves [K, ...] for its K clients, `Rows` or totals.
+
+    Raises:
+      ValueError: for other results, which cannot be joined, also if there is one part.
     """
     whole: Tree = None
     for cut, kept in parts:
+        refuse_others(kept, cut.stop - cut.start, but=Total)
         if cut == slice(0, size):
             return kept
         if whole is None:

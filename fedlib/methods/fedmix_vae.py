@@ -47,7 +47,7 @@ class Constants(NamedTuple):
     """Constants of the bound, the same for every input and autoencoder."""
 
     noise: Tensor  # [1 or B, latent] standard normal numbers
-    mean: Tensor  # [channels, 1, 1], or [] for inputs other than images: pixel = std x + mean
+    mean: Tensor  # [channels, 1, 1] or [features], or a 1 for them: pixel = std x + mean
     std: Tensor
 
 
@@ -113,15 +113,13 @@ class FedMixVAE(FedMix):
 def draw_constants(task: Task, cohort: Cohort) -> Constants:
     """Noise for predictions, and the scale that turns inputs into pixels.
 
-    Inputs other than images are taken as pixels in [0, 1].
+    Numbers that were not scaled are taken as pixels in [0, 1].
     """
     drawn = streams.generator(cohort.seed, "vae", "noise").standard_normal((1, latent_of(task)))
     federation = cohort.data.federation
-    mean, std = np.zeros(()), np.ones(())
-    if federation.mean:
-        mean, std = (np.reshape(v, (-1, 1, 1)) for v in (federation.mean, federation.std))
-    elif federation.x.dtype == np.uint8:
-        std = np.full((), 1 / 255)
+    shape = -1, *[1] * (federation.x.ndim - 2)
+    unit = 1 / 255 if federation.x.dtype == np.uint8 else 1.0
+    mean, std = (np.reshape(v, shape) for v in (federation.mean or 0.0, federation.std or unit))
     return Constants(*(cohort.tensor(x).to(task.dtype) for x in (drawn, mean, std)))
 
 

@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import fedlib
+from fedlib.api.callbacks import Evaluation
 from fedlib.errors import ConfigError, DataError
 from fedlib.methods.fedavg import FedAvg
 
@@ -59,6 +60,14 @@ def test_an_evaluation_tells_what_the_result_has():
         told[0].accuracy(split="train")
 
 
+def test_names_are_listed_once_for_an_evaluation_and_not_for_each_client(monkeypatch):
+    read, names = [], fedlib.Federation.called.fget
+    monkeypatch.setattr(fedlib.Federation, "called", property(lambda x: read.append(x) or names(x)))
+    result = simulate(rounds=2, callbacks=[lambda e: None])
+    assert len(read) == 1 + len(result.history.round)
+    assert result._clients is result._clients  # which `save` asks for every client
+
+
 @pytest.mark.parametrize("every", [1, 2])
 def test_a_callback_ends_the_run_after_its_round(every):
     callbacks = [lambda e: None, lambda e: np.bool_(e.round >= 2)]  # as of comparisons of NumPy
@@ -70,18 +79,14 @@ def test_a_callback_ends_the_run_after_its_round(every):
 def test_early_stopping_counts_evaluations_without_a_rise():
     values, stop = [0.1, 0.3, 0.2, 0.3, 0.4, 0.4, 0.4], fedlib.callbacks.EarlyStopping(patience=2)
     view = ("seen", "default", "val")
-    told = [
-        fedlib.callbacks.Evaluation(i, 9, None, 0, 0, {}, {view: v}) for i, v in enumerate(values)
-    ]
+    told = [Evaluation(i, 9, None, 0, 0, {}, {view: v}) for i, v in enumerate(values)]
     for _ in range(2):  # runs
         assert [*map(stop, told)] == [False, False, False, True, False, False, True]
     with pytest.raises(ConfigError, match="patience must be"):
         fedlib.callbacks.EarlyStopping(patience=0)
 
 
-@pytest.mark.parametrize(
-    "odd", [fedlib.callbacks.EarlyStopping, 3, "print"], ids=["a class", "a number", "a word"]
-)
+@pytest.mark.parametrize("odd", [fedlib.callbacks.EarlyStopping, 3, "print"])
 def test_what_is_no_callback_is_refused_before_the_run(odd):
     with pytest.raises(ConfigError, match="callbacks must be functions"):
         simulate(callbacks=[odd])
@@ -97,9 +102,7 @@ def test_a_run_goes_on_with_the_same_bits(tmp_path):
     folder, told = tmp_path / "new/run", []
     simulate(checkpoint=folder, callbacks=[lambda e: e.round == 2], **more)
     lines: list[str] = []
-    resumed = simulate(
-        checkpoint=folder, callbacks=[told.append], **more | {"progress": lines.append}
-    )
+    resumed = simulate(checkpoint=folder, callbacks=[told.append], progress=lines.append, **more)
     assert lines[0] == "resuming after round 2"
     assert [e.round for e in told] == [0, 2, 4, 5]  # those before the checkpoint, too
     assert not [*folder.glob("*.*")]

@@ -44,6 +44,13 @@ def test_what_a_block_draws_from_a_global_generator_is_found_and_taken_back(name
         assert DRAWS[name]() == expected
 
 
+def test_a_seed_does_not_wait_for_gpus_that_are_first_used_later(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("it waits there"))
+    with draws.aside(1):
+        assert torch.initial_seed() == 1
+
+
 def test_runs_in_threads_give_the_bits_of_runs_one_after_the_other():
     seeds = range(6)
     before = torch.get_num_threads()
@@ -95,8 +102,7 @@ def test_what_the_caller_sets_for_pytorch_changes_nothing(around):
     expected = quiet(cut(), network(), local=SGD, rounds=1)
     with around():
         found = quiet(cut(), network(), local=SGD, rounds=1)
-        accuracy = found.evaluate()
-        model = found.client_model(0)
+        accuracy, model = found.evaluate(), found.client_model(0)
     assert same_bits(found.state, expected.state)
     assert same_bits(model.state_dict(), expected.client_model(0).state_dict())
     assert accuracy.equals(expected.evaluate())

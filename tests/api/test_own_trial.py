@@ -246,12 +246,10 @@ class Some(FedAvg):
     """Half of the clients train once more, and all send their models one by one."""
 
     def round(self, state, cohort):
-        half = cohort.some(slice(cohort.size // 2))
+        half, start = cohort.some(slice(cohort.size // 2)), cohort.held(state.params)
         half.fit(self.task.loss, half.held(state.params), local=self.local, stream="again")
         send = lambda part, trained: part.total(part.collect(trained))  # noqa: E731
-        sent, _ = cohort.fit(
-            self.task.loss, cohort.held(state.params), local=self.local, returns=send
-        )
+        sent, _ = cohort.fit(self.task.loss, start, local=self.local, returns=send)
         return state._replace(params=sent.mean())
 
 

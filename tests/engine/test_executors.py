@@ -233,9 +233,8 @@ def test_bfloat16_trains_with_parameters_in_float32(executor):
         task = replace(tiny_task(dtype=torch.float32, norm=True), precision=precision)
         run = trained(executor(), task=task, federation=federation, count=8)
         cohort = cohort_of(task, federation)
-        scores = [
-            cohort.score(task.losses, cohort.broadcast(p)).mean() for p in (task.init(0), run[0])
-        ]
+        models = map(cohort.broadcast, (task.init(0), run[0]))
+        scores = [cohort.score(task.losses, x).mean() for x in models]
         assert all(x.dtype == torch.float32 for x in run[0].values())
         assert scores[0].dtype == torch.float32
         losses[precision], parameters[precision] = scores, run[0]["head.1.weight"]

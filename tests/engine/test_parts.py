@@ -20,25 +20,10 @@ from fedlib.tree import Rows
 SIZES = (7, 12, 6, 10, 8, 4, 9)  # the last client does not train
 # What the server makes of the clients' models is a sum, so that none needs to be kept.
 STREAMING = (
-    "afl",
-    "apfl",
-    "biased_fedavg",
-    "fedavg",
-    "fedavg_adam",
-    "fedem",
-    "fedmix",
-    "fedmix_clients",
-    "fedprox",
-    "fedrolex",
-    "gated_experts",
-    "ifca",
-    "label_leakage",
-    "moe_fedavg",
-    "pfedme_moreau",
-    "pfedmm",
-    "plain_mixture",
-    "server_finetuning",
-)
+    "afl apfl biased_fedavg fedavg fedavg_adam fedem fedmix fedmix_clients fedprox fedrolex "
+    "gated_experts ifca label_leakage moe_fedavg pfedme_moreau pfedmm plain_mixture "
+    "server_finetuning"
+).split()
 every_streaming = pytest.mark.parametrize("name", STREAMING)
 
 
@@ -72,6 +57,15 @@ def test_a_total_that_is_read_in_a_part_counts_whole(monkeypatch):
         for returns in (Cohort.total, lambda part, models: part.collect(part.total(models)))
     ]
     assert_close(*found, 1e-14)
+
+
+@pytest.mark.parametrize("size", [0, 2**24], ids=["several parts", "one part"])
+def test_what_is_returned_of_a_part_has_a_row_for_each_of_its_clients(size, monkeypatch):
+    monkeypatch.setattr(parts, "PART_BYTES", {"cpu": size})
+    cohort = cohort_of(task := tiny_task(), federation_for("fedavg", SIZES))
+    start, wrong = cohort.held(task.init(0)), lambda part, trained: torch.zeros(())
+    with pytest.raises(ValueError, match="values of clients must be .*; one has 0 rows"):
+        cohort.fit(task.loss, start, local=sgd(), returns=wrong)
 
 
 @pytest.mark.parametrize("name", ["fedem", "moe_fedavg"])
@@ -158,6 +152,8 @@ def test_without_a_server_everybody_keeps_what_a_total_would_add_up():
     cohort = GossipCohort(**{k: v for k, v in there.items() if k in Cohort.__dataclass_fields__})
     x = torch.arange(6.0)[:, None]
     assert cohort.total(x) is x
+    with pytest.raises(ValueError, match="of some clients needs a server, and there is none"):
+        cohort.total(x, among=np.arange(6) < 3)
 
 
 def test_parts_have_as_many_clients_as_there_is_room_for(monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from reference import batches, module_of, owned
-from support import batch_of, cohort_of, run, sgd, tiny_task, toy_federation
+from support import assert_close, batch_of, cohort_of, run, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
@@ -68,6 +68,15 @@ def test_however_images_are_scaled_their_pixels_are_in_the_unit_interval(mean, s
     _, *both = coders(params)
     pixels = torch.from_numpy(stored[:5] / 255).flatten(1)
     torch.testing.assert_close(found, bound(*both, inputs, given.noise, pixels))
+
+
+def test_columns_of_a_table_that_were_scaled_are_pixels_again():
+    pixels, params = federation_of_pixels(), CODER.init(3)
+    table = replace(pixels, x=(pixels.x - 0.5) / 0.25, mean=(0.5,) * 4, std=(0.25,) * 4)
+    inputs, expected = (torch.from_numpy(own.x[:5]).double() for own in (table, pixels))
+    given = fedmix_vae.draw_constants(CODER, cohort_of(CODER, table))
+    found = fedmix_vae.elbo(CODER, params, given, batch_of(inputs))
+    assert_close(found, bound(*coders(params)[1:], inputs, given.noise, expected))
 
 
 def test_an_encoder_with_half_a_code_is_refused():
