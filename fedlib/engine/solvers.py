@@ -237,9 +237,8 @@ class Adam(Solver):
 
     def init(self, params: Tree) -> Tree:
         """First moments "m", second moments "v" and steps done "t"."""
-        first = next(iter(tree.leaves(params)))
         # Every client has its own count, because clients do different numbers of steps.
-        count = torch.zeros((), dtype=first.dtype, device=first.device)
+        count = next(iter(tree.leaves(params)), torch.zeros(())).new_zeros(())
         return {"m": _zeros(params), "v": _zeros(params), "t": count}
 
     def step_(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> None:
