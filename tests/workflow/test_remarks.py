@@ -217,6 +217,8 @@ def test_clients_that_a_partition_could_not_fill_are_told(folder):
     assert len(list(remarks.count_clients(plan))) == 1
     seals.write_json(path, {"spec": everybody, "group": ["seen"], "left_out": 2})
     assert [*remarks.count_clients(plan)][1].startswith("one/mnist: 1 of 3 clients; the others")
+    path.write_text("damaged")
+    assert len([*remarks.count_clients(plan)]) == 1
 
 
 def test_a_report_is_of_the_selected_papers(folder):
