@@ -52,15 +52,11 @@ COMMANDS = {
     "keep": Command("copy a paper's results to docs/results", (_PAPER, _OUT, _REPLACE), ("PAPER",)),
     "figures-from": Command("draw kept results again, without any run", (_SOURCE, _OUT), ("FROM",)),
 }
+_SEVERAL = {"nargs": "+", "action": "extend", "default": []}
+_KEYS = f"other values than those of files; config.yaml explains {', '.join(config.KEYS)}"
 _CONFIGURATION = (
-    _arg("--configfile", "--configfiles", nargs="+", type=Path, default=[], help="YAML or JSON"),
-    _arg(
-        *("--config", "-C"),
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help=f"other values than those of files; config.yaml explains {', '.join(config.KEYS)}",
-    ),
+    _arg("--configfile", "--configfiles", **_SEVERAL, type=Path, help="YAML or JSON"),
+    _arg("--config", "-C", **_SEVERAL, metavar="KEY=VALUE", help=_KEYS),
 )
 
 

@@ -43,7 +43,6 @@ def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
     with packs.join(source) as pack:
         metrics, clients, exhibits = packs.read(pack)
         checked = [(exhibit, _check_spec(exhibit)) for exhibit in exhibits]
-        folder.mkdir(parents=True, exist_ok=True)
         for exhibit, spec in checked:
             printed = ROOT / PATHS["published"].format(paper=spec["paper"])
             given = spec, metrics, clients, printed if exhibit.published else None

@@ -70,7 +70,6 @@ def tune(
         raise ConfigError(NOTHING.format(spec.search.protocol))
     stamp = job.stamp(args, spec, code)
     finished = args.checkpoints / "finished.json"
-    args.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def build(ran: RunSpec) -> Simulation:
         given = {"device": device, "executor": args.executor, "weights": args.weights}

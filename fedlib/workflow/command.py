@@ -21,6 +21,7 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE
 # Errors of the system, not of the code.
 TROUBLES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
 TROUBLES += (errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+TROUBLES += (errno.EEXIST,)  # a file in the place of a folder
 NO_MEMORY = "can't allocate memory"  # of PyTorch's error
 SEVERAL = {"type": Path, "nargs": "+", "default": []}  # of an argument with any number of files
 STOPPING = threading.Event()  # set by the signal that stops this process and its jobs

@@ -209,18 +209,20 @@ def _check_path(key: str, value: object) -> None:
     if "://" in value and (key != "mirror" or not value.startswith(ADDRESSES)):
         kinds = {"raw": "a folder", "mirror": f"a folder or an address ({', '.join(ADDRESSES)})"}
         raise ConfigError(f"{key} must be {kinds.get(key, 'a file')}, got {quote(value)}")
-    # Braces are Snakemake's wildcards; a line end in a name is a mistake.
+    # Braces are Snakemake's wildcards; a line end in a name is a mistake, and 007 would become 7.
     if any(len(part.encode(errors="replace")) > LONGEST for part in value.split("/")):
         raise ConfigError(f"{key} must be a path that can exist, got {quote(value)}, too long")
-    if re.search(r"[{}\x00-\x1f\x7f]", value):
-        raise ConfigError(f"{key} must be a path without braces and line ends, got {quote(value)}")
+    if re.search(r"[{}\x00-\x1f\x7f]|^[\d_]*\d\.?\d*(e-?\d+)?$", value):
+        what = "a path without braces and line ends, and no number"
+        raise ConfigError(f"{key} must be {what}, got {quote(value)}")
 
 
 def _read_file(path: Path) -> dict:
     import yaml  # comes with Snakemake, which has imported it; it reads JSON, too
 
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        config, root = yaml.safe_load(text), yaml.compose(text)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -230,6 +232,8 @@ def _read_file(path: Path) -> dict:
         raise ConfigError(f"{path} is not valid YAML: {reason:.500}") from None
     if not isinstance(config, dict | None):
         raise ConfigError(f"{path} must hold keys and values, got {type(config).__name__}")
+    if config:  # of a key that is given again, YAML would take the last value without a word
+        check_unique(str(path), [key.value for key, _ in root.value])
     return config or {}
 
 

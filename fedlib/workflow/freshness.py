@@ -105,6 +105,11 @@ def check(plan: Plan) -> Freshness:
             again = [state, plan.path("history", **job)]
             found.outdated.update(dict.fromkeys(again, "weights are elsewhere"))
             found.current.difference_update(again)
+    # A user's files that were touched or put away count only where clients are still to be cut.
+    cut = [x for x in plan.partitions() if plan.path("manifest", **x) not in found.current]
+    for name in {*plan.downloads()}.difference(plan.download(**x) for x in cut):
+        if downloads.table(downloads.of_key(name)[0]).local:
+            found.current.add(plan.path("receipt", dataset=name))
     return found
 
 

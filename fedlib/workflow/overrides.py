@@ -44,8 +44,8 @@ def parse(text: str) -> Override:
     target, separator, value = (part.strip() for part in text.partition("="))
     if not separator or not value or "." not in target.strip("."):
         raise ConfigError(f"set: expected NAME.KEY=VALUE, such as {EXAMPLE}, got {text!r}")
-    try:
-        return Override(text, target, json.loads(value, parse_constant=_refuse))
+    try:  # of NaN and Infinity, which JSON does not have, int makes no number
+        return Override(text, target, json.loads(value, parse_constant=int))
     except ValueError:
         return Override(text, target, value)
 
@@ -151,7 +151,3 @@ def _put(old: Any, keys: list[str], override: Override) -> Any:
 def _error(override: Override, what: str, word: str, known: Iterable[str]) -> ConfigError:
     """An error with the nearest known names, or with all of them."""
     return ConfigError(f"set: {override.text!r}: {what}; {nearest(word, known)}")
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number in JSON")

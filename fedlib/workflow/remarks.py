@@ -1,7 +1,6 @@
 """Lines for the user about what a configuration selects, and what is left out."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from fedlib import papers, seals
 from fedlib.workflow import own_methods
@@ -35,8 +34,7 @@ def count_clients(plan: Plan) -> Iterator[str]:
     """Lines about federations with fewer clients than declared."""
     told = set()
     for names in plan.partitions():
-        if (path := Path(plan.path("manifest", **names))).exists():
-            manifest = seals.read_json(path)
+        if manifest := seals.recall(plan.path("manifest", **names)):  # a damaged one is made again
             number = sum(group in CLIENTS for group in manifest["group"])
             asked = manifest["spec"]["partition"].get("num_clients")
             asked = asked or number + manifest.get("left_out", 0)

@@ -17,5 +17,4 @@ def write_specifications(plan: Plan, root: Path = Path()) -> None:
     for stage, wildcards in plan.jobs():
         if stage in SHOWING:
             if not (path := root / plan.spec_option(stage, **wildcards).removeprefix("@")).exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
                 write_text(path, plan.spec(stage, **wildcards))

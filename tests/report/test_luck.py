@@ -25,12 +25,11 @@ def planted(effects, spreads=SPREADS, datasets=5, each=3, seeds=3, draw=0):
             for number in range(each):
                 mean, shared = level + of["federation"](), of["tuning"]()
                 about = {"federation": f"{dataset}-{number}", "dataset": str(dataset)}
+                about["title"] = title
                 for seed, again in ((s, a) for s in range(1, seeds + 1) for a in (True, False)):
                     tuned = of["tuning"]() if again else shared + 0.02
                     value = mean + tuned + of["training"]()
-                    rows.append(
-                        {**about, "title": title, "seed": seed, "again": again, "value": value}
-                    )
+                    rows.append({**about, "seed": seed, "again": again, "value": value})
     found = pd.DataFrame(rows)
     return tuple(found[found["again"] == it].reset_index(drop=True) for it in (True, False))
 

@@ -268,7 +268,6 @@ def test_trials_of_a_tuned_run_are_metrics(tmp_path):
     spec["runs"][0]["tuned"] = {"": seals.spec_digest(tuning)}
     trials = [{"accuracy": {"4": 0.2, "8": 0.3}}, {"accuracy": {"4": None}}]  # the other diverged
     found = {"spec": tuning, "trials": trials, "chosen": 0, "values": {"local.lr": 0.1}}
-    (tmp_path / "tuned/pfedmm/emnist/fedavg").mkdir(parents=True)
     file = tmp_path / "tuned/pfedmm/emnist/fedavg/trials.json"
     seals.write_json(file, found | {"at_edge": ["local.lr"]})
     rows = collect(spec, runs)[0]

@@ -61,10 +61,8 @@ class Swap(NamedTuple):
         """Paths from and to which files are copied."""
         plan = PLAN if self.source in ("smoke", DAMAGED) else PLANS[self.source]
         names = zip(self.called or self.files, self.files, strict=True)
-        return [
-            (plan.path(name, **(self.job | self.origin)), PLAN.path(file, **self.job))
-            for name, file in names
-        ]
+        there = self.job | self.origin
+        return [(plan.path(name, **there), PLAN.path(file, **self.job)) for name, file in names]
 
 
 PLANS = {name: smoke_plan(*words) for name, words in OTHERS.items()}

@@ -52,6 +52,12 @@ def test_paths_are_those_of_the_folder_where_a_command_is_given(tmp_path):
     assert [args.source, args.out, *args.configfile] == [tmp_path / "a", Path("/b"), tmp_path / "c"]
 
 
+def test_an_option_that_is_given_again_adds_to_what_was_given():
+    words = ["--configfile", "a", "-C", "tag=b", "--configfile", "c", "-C", "seeds=1"]
+    args = arguments.read(["plan", *words])
+    assert ([*map(str, args.configfile)], args.config) == (["a", "c"], ["tag=b", "seeds=1"])
+
+
 def test_a_run_cuts_the_shards_and_then_makes_everything(tmp_path, monkeypatch):
     # A folder of results in which settings have been chosen would be another case.
     monkeypatch.setattr(run, "Path", tmp_path.joinpath)
@@ -160,6 +166,8 @@ NONSENSE = [
     ("CONFIG", "raw=/etc/passwd", "raw must be a folder, got '/etc/passwd', which is a file"),
     ("CONFIG", "seeds=[1,2", r"seeds must be .* list of whole numbers, got '\[1,2'"),
     ("CONFIG", "raw='{threads} b'", "raw must be a path without braces"),
+    ("CONFIG", "raw=2024", "and no number, got '2024'"),
+    ("CONFIG", "mirror=1.5e3", "and no number, got '1.5e3'"),
     ("CONFIG", "raw=http://x", "raw must be a folder, got 'http://x'"),
     ("CONFIG", "mirror=ftp://x", r"mirror must be a folder or an address \(http://, "),
     ("CONFIG", "scale=full", "the scale is given by the target or by SCALE"),

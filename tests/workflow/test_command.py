@@ -53,6 +53,12 @@ def test_a_full_disk_is_called_that_also_behind_the_error_of_a_library(error, ca
         command.run(raising(behind))
 
 
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path, capsys):
+    (tmp_path / "a").touch()
+    assert command.run((tmp_path / "a").mkdir) == 1
+    assert capsys.readouterr().err.startswith(f"error: File exists: {tmp_path}/a; mend that")
+
+
 def test_no_message_moves_the_cursor_or_changes_a_terminal(capsys):
     given = "no a\x1b[2J\x07\r\x9b1m\u202e\x00\x7f; é, –,\ttab\nand a line"
     assert command.run(raising(errors.DataError(given))) == 1

@@ -121,12 +121,8 @@ def test_what_is_shown_is_made_again_where_it_changes(folder):
     assert would_run(folder) == expected
     numbers = f"fedlib/papers/{PAPER}/published.csv"
     append(folder, numbers, "main,x,y,accuracy,1.0,percent,Table 0\n")
-    of_numbers = {
-        f"{stage} {PAPER}/{key}"
-        for stage in ("table", "figure")
-        for key in getattr(PLAN.papers[PAPER], stage + "s")
-        if PLAN.published_files(stage, PAPER, key)
-    }
+    every = [(stage, PAPER, key) for stage, key, _ in PLAN.papers[PAPER].exhibits()]
+    of_numbers = {f"{x[0]} {PAPER}/{x[2]}" for x in every if PLAN.published_files(*x)}
     assert of_numbers - expected
     assert would_run(folder) == expected | of_numbers
 

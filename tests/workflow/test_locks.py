@@ -155,8 +155,7 @@ def test_an_output_is_refused_while_its_holder_has_not_yet_written_who_it_is(tmp
     with (tmp_path / "lock").open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(BusyError, match=r"process \(one that has just begun\)"):
-            with exclusive(tmp_path / "lock", "it"):
-                pass
+            exclusive(tmp_path / "lock", "it").__enter__()
 
 
 def test_a_lock_ends_with_its_process_however_that_ends(tmp_path):
@@ -180,8 +179,7 @@ def test_an_orphan_is_asked_to_stop_and_waited_for_however_long_it_takes(tmp_pat
 def refused(tmp_path, pid: int):
     """The output is refused even to a successor, and the process that writes it left alone."""
     with pytest.raises(BusyError, match=f"pid {pid} on "):
-        with exclusive(tmp_path / "lock", "it", succeed=True):
-            pass
+        exclusive(tmp_path / "lock", "it", succeed=True).__enter__()
     time.sleep(0.1)
     assert is_there(pid)
 
@@ -236,10 +234,8 @@ def test_where_a_file_system_has_no_locks_a_line_says_so_and_work_goes_on(
         with exclusive(tmp_path / f"out/{name}", "it", succeed=True):
             pass
     lines = capsys.readouterr().err.splitlines()
-    assert [line.partition(" (")[0] for line in lines] == [
-        f"warning: the file system of {folder} has no locks"
-        for folder in (tmp_path, tmp_path / "out")
-    ]
+    said = "warning: the file system of {} has no locks".format
+    assert [x.partition(" (")[0] for x in lines] == [said(tmp_path), said(tmp_path / "out")]
 
 
 def test_processes_of_other_machines_are_left_alone(tmp_path, hold, monkeypatch):

@@ -383,6 +383,7 @@ def test_later_files_and_the_command_line_win(tmp_path):
     [
         ("a.json", "{", "a.json is not valid YAML"),
         ("a.yaml", "a: [", "a.yaml is not valid YAML"),
+        ("a.yaml", "tag: a\ntag: b", "a.yaml: 'tag' is given 2 times"),
         ("a.json", "[1]", "a.json must hold keys and values, got list"),
         ("a.json", None, "cannot read .*a.json: No such file"),
     ],

@@ -43,16 +43,14 @@ def folder(tmp_path, monkeypatch, declare):
 
 def finish(plan, **wrong):
     """Leave behind what a finished workflow would; origins of runs are `wrong` in these values."""
-    for path in (*plan.files("receipt"), *plan.targets(), plan.path("metrics", paper="one")):
+    cut = plan.files("receipt", "shards", "manifest")
+    for path in (*cut, *plan.targets(), plan.path("metrics", paper="one")):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
     for stage, job in plan.jobs():
         if stage in ("partition", "tune", "train", "evaluate"):
             (says,), beside = RESULTS[stage]
             path, *others = (Path(plan.path(file, **job)) for file in (says, *beside))
-            for one in (path, *others):
-                one.parent.mkdir(parents=True, exist_ok=True)
-                one.touch()
             read = seals.contents(*list_inputs(plan, stage, job))
             digests = plan.digest(stage, **job), plan.code(stage, **job), read
             made = seals.Made(*digests, seals.contents(*others))
@@ -189,12 +187,25 @@ def test_shards_and_weights_are_made_first_if_an_open_job_reads_them_and_else_no
     assert check(plan).outdated[plan.files("history")[0]] == "input changed"
 
 
+def test_files_of_ones_own_that_are_put_away_or_touched_concern_only_what_is_to_be_cut(
+    folder, declare, monkeypatch
+):
+    monkeypatch.setattr(downloads, "with_names", lambda digest, *_: digest)
+    Path("data/raw/own/mine").mkdir(parents=True)
+    Path("data/raw/own/mine/a.csv").touch()
+    own = replace(toy_paper().data[0], dataset="own", params={"source": "mine"})
+    declare(one=toy_paper(name="one", runs=[toy_run()], data=(own,)))
+    finish(plan := Plan({}))
+    assert check(plan).current.issuperset(plan.files("receipt"))
+    Path(plan.files("manifest")[0]).unlink()
+    assert check(plan).current.isdisjoint(plan.files("receipt"))
+
+
 def test_clients_that_a_partition_could_not_fill_are_told(folder):
     plan = Plan({"papers": ["one"]})
     for name, groups in (("digits", ["seen", "unseen", "server"]), ("mnist", ["seen"] * 3)):
         asked = {"partition": {"kind": "iid", "num_clients": 3}}
         path = folder / plan.path("manifest", paper="one", federation=name)
-        path.parent.mkdir(parents=True, exist_ok=True)
         seals.write_json(path, {"spec": asked, "group": groups})
     assert list(remarks.count_clients(plan)) == [
         "one/digits: 2 of 3 clients; the others would have too few examples to train and to be "
@@ -206,6 +217,8 @@ def test_clients_that_a_partition_could_not_fill_are_told(folder):
     assert len(list(remarks.count_clients(plan))) == 1
     seals.write_json(path, {"spec": everybody, "group": ["seen"], "left_out": 2})
     assert [*remarks.count_clients(plan)][1].startswith("one/mnist: 1 of 3 clients; the others")
+    path.write_text("damaged")
+    assert len([*remarks.count_clients(plan)]) == 1
 
 
 def test_a_report_is_of_the_selected_papers(folder):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -17,21 +18,13 @@ def command(toy, monkeypatch, tmp_path):
     """Function that runs the command on the toy paper; returns what was written, by folder."""
     written: dict[str, list] = {}
 
-    class Writer:
-        def __init__(self, folder, purge_step):
-            assert purge_step == 0
-            self.calls = written.setdefault(str(folder), [])
+    @contextmanager
+    def writer(folder, purge_step):
+        assert purge_step == 0
+        calls = written.setdefault(str(folder), [])
+        yield SimpleNamespace(add_scalar=lambda *call: calls.append(call))
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def add_scalar(self, *call):
-            self.calls.append(call)
-
-    module = SimpleNamespace(SummaryWriter=Writer)
+    module = SimpleNamespace(SummaryWriter=writer)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
     plan = toy()
     monkeypatch.setattr(arguments, "plan", lambda args: plan)

@@ -227,10 +227,9 @@ def test_a_plan_lists_the_jobs_of_a_dry_run(folder, monkeypatch):
 def test_the_commands_by_hand_are_those_of_the_rules(fresh):
     code, output = workflow.dry_run(fresh, workflow.smoke("--printshellcmds"))
     assert code == 0
-    of_rules = set()
-    for line in re.findall(r"^Shell command: (python .*)", output, re.MULTILINE):
-        line = re.sub(r" --code \w+| --gpus \d+| >> \S+ 2>&1$", "", line)
-        of_rules.add(re.sub(r" +", " ", line.strip()))
+    lines = re.findall(r"^Shell command: (python .*)", output, re.MULTILINE)
+    lines = [re.sub(r" --code \w+| --gpus \d+| >> \S+ 2>&1$", "", line) for line in lines]
+    of_rules = {re.sub(r" +", " ", line.strip()) for line in lines}
     by_hand = {commands.command(PLAN, stage, **job) for stage, job in PLAN.jobs()}
     assert of_rules == by_hand
 
@@ -484,8 +483,7 @@ def test_without_a_gpu_or_a_granted_one_auto_is_the_cpu_and_cuda_an_error(monkey
         with device(wanted, gpus) as name:
             assert name == "cpu"
     with pytest.raises(ConfigError, match="device is cuda, but this machine has no GPU"):
-        with device("cuda", 1):
-            pass
+        device("cuda", 1).__enter__()
 
 
 def test_where_pytorch_cannot_use_the_gpu_all_jobs_run_on_the_cpu(monkeypatch, capsys):
