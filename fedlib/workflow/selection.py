@@ -185,7 +185,9 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
     empty = [paper.name for paper in declared if not select(paper, config).runs]
     every_paper_counts = config["papers"] and not config["runs"]
     if empty and (every_paper_counts or len(empty) == len(declared)):
-        raise ConfigError(f"papers: {empty[0]} has no run left that all filters select")
+        filters = " and ".join(x for x in ("federations", "labels", "runs") if config[x])
+        whose = f"papers: {empty[0]} has no" if config["papers"] else f"{filters}: no paper has a"
+        raise ConfigError(f"{whose} run left that all filters select")
 
 
 def select(paper: Paper, config: Mapping, finished: Collection[Training] = ()) -> Paper:

@@ -251,7 +251,7 @@ def test_a_limit_of_rounds_that_no_run_reaches_is_refused(toy):
         ({"rounds": 5}, "rounds: 5 needs a tag, such as tag: mine"),
         ({"rounds": 0, "tag": "a"}, "rounds must be a whole number from 1, got 0"),
         ({"raw": 3}, "raw must be a path, got 3"),
-        ({"federations": ["digits"], "labels": ["local"]}, "toy has no run left"),
+        ({"federations": ["digits"], "labels": ["local"]}, "federations and labels: no paper has"),
     ],
 )
 def test_a_wrong_configuration_is_named_with_the_choices(toy, given, message):
