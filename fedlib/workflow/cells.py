@@ -66,7 +66,7 @@ def summary(plan: Plan, todo: Sequence[OpenJob], estimates: Estimates) -> Iterat
     if not todo:
         yield f"results/{plan.folder} is up to date: nothing to do"
         return
-    yield f"results/{plan.folder}: {len(todo)} jobs to run"
+    yield f"results/{plan.folder}: {len(todo)} job{'s' * (len(todo) > 1)} to run"
     of_runs = [one for one in todo if one.stage in OF_RUNS]
     for stage in STAGES:
         if not (mine := [one for one in todo if one.stage == stage]):
@@ -90,7 +90,7 @@ def _costs(plan: Plan, every: Sequence[RunCost], estimates: Estimates) -> Iterat
     if len(plan.papers) > 1:
         for name in plan.papers:
             mine = [cell.seconds for cell in todo if cell.name.startswith(f"{name}/")]
-            yield f"  {name:<32} {duration(mine):>9}  {len(mine)} cells"
+            yield f"  {name:<32} {duration(mine):>9}  {len(mine)} cell{'s' * (len(mine) != 1)}"
         yield "To see cells, name one paper: CONFIG=papers=[...]"
         return
     yield (
