@@ -146,10 +146,9 @@ def list_open_jobs(
         or plan.path("shards", **one.job) in needs
         or not Path(plan.path("manifest", **one.job)).exists()
     ]
-    cut = [plan.download(**one.job) for one in todo if one.stage == "partition"]
-    needs.update(plan.path("receipt", dataset=name) for name in cut)
-    receipts = {name: plan.path("receipt", dataset=name) for name in plan.downloads()}
-    missing = [x for x, path in receipts.items() if path in needs and not Path(path).exists()]
+    cut = {plan.download(**one.job) for one in todo if one.stage == "partition"}
+    receipts = [(x, plan.path("receipt", dataset=x)) for x in plan.downloads()]
+    missing = [x for x, at in receipts if (x in cut or at in needs) and not Path(at).exists()]
     return [*(OpenJob("download", {"dataset": x}, MISSING) for x in missing), *todo]
 
 
