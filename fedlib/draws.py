@@ -31,8 +31,7 @@ def aside(seed: int | None = None) -> Iterator[None]:
         try:
             if seed is not None:
                 torch.default_generator.manual_seed(seed)
-                if before[1:]:  # otherwise a GPU that is first used later would start there
-                    torch.cuda.manual_seed_all(seed)
+                torch.cuda.manual_seed_all(seed)  # of GPUs that are not in use, once they are
                 np.random.seed(seed % WORD)
                 random.seed(seed)
             yield
@@ -40,8 +39,9 @@ def aside(seed: int | None = None) -> Iterator[None]:
             np.random.set_state(words)
             random.setstate(python)
             torch.set_rng_state(before[0])
-            for number, state in enumerate(before[1:]):
-                torch.cuda.set_rng_state(state, number)
+            torch.cuda.set_rng_state_all(before[1:])
+            if seed is not None and not before[1:]:  # for a GPU that is first used later
+                torch.cuda.manual_seed_all(torch.initial_seed())
 
 
 class Apart(TorchDispatchMode):

@@ -123,12 +123,13 @@ def refuse_others(values: Tree, size: int, but: type | tuple = ()) -> None:
     """Raise ValueError unless `values` have a row for each of the `size` clients of a cohort.
 
     Args:
-      but: what else there may be among them.
+      but: types of what else there may be among them, which is not checked.
     """
 
     def check(x: object) -> None:
-        has_rows = isinstance(x, Rows) or (isinstance(x, Tensor) and x.dim())
-        rows = len(x) if has_rows else size * isinstance(x, but)
+        if isinstance(x, but):
+            return
+        rows = len(x) if isinstance(x, Rows) or (isinstance(x, Tensor) and x.dim()) else 0
         if rows != size:
             raise ValueError(
                 f"values of clients must be tensors [C, ...] or Rows; one has {rows} rows for a "

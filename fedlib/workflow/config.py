@@ -24,6 +24,8 @@ MAX_SEED = 2**32 - 1  # the largest seed that every generator accepts
 ADDRESSES = ("http://", "https://")
 # Snakemake would read "007" and "1e3" as numbers, and write to another folder.
 TAG = r"(?!0\d+$|\d+e\d+$|infinity$)[a-z0-9]{0,40}"
+# A path that it would read as a number is refused, whatever the case of its letters.
+NUMBER = r"(?i)[+-]?(\d(_?\d)*\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf|infinity)"
 
 Check = Callable[[str, object], object]  # of a key and its value; raises ConfigError
 
@@ -209,10 +211,10 @@ def _check_path(key: str, value: object) -> None:
     if "://" in value and (key != "mirror" or not value.startswith(ADDRESSES)):
         kinds = {"raw": "a folder", "mirror": f"a folder or an address ({', '.join(ADDRESSES)})"}
         raise ConfigError(f"{key} must be {kinds.get(key, 'a file')}, got {quote(value)}")
-    # Braces are Snakemake's wildcards; a line end in a name is a mistake, and 007 would become 7.
+    # Braces are Snakemake's wildcards, and a line end in a name is a mistake.
     if any(len(part.encode(errors="replace")) > LONGEST for part in value.split("/")):
         raise ConfigError(f"{key} must be a path that can exist, got {quote(value)}, too long")
-    if re.search(r"[{}\x00-\x1f\x7f]|^[\d_]*\d\.?\d*(e-?\d+)?$", value):
+    if re.search(r"[{}\x00-\x1f\x7f]", value) or re.fullmatch(NUMBER, value):
         what = "a path without braces and line ends, and no number"
         raise ConfigError(f"{key} must be {what}, got {quote(value)}")
 

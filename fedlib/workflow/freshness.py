@@ -90,9 +90,7 @@ def check(plan: Plan) -> Freshness:
     It sets the times of results that are up to date to the order of their dependences.
     """
     folder, found = _Folder(plan), Freshness({}, set())
-    for stage, job in plan.jobs():
-        if stage not in RESULTS:
-            continue
+    for stage, job in (x for x in plan.jobs() if x[0] in RESULTS):
         outputs = folder.outputs(stage, job)
         if (cause := folder.cause(stage, job)) is None:
             folder.put_times_right(stage, job)
@@ -105,8 +103,11 @@ def check(plan: Plan) -> Freshness:
             again = [state, plan.path("history", **job)]
             found.outdated.update(dict.fromkeys(again, "weights are elsewhere"))
             found.current.difference_update(again)
-    # A user's files that were touched or put away count only where clients are still to be cut.
+    # A user's files that were touched or put away count only where clients are still to be cut. If
+    # shards were deleted, nothing says what they were cut from: files that are there may be others.
+    todo = [one.job for one in list_open_jobs(plan, found, ("partition", *OF_RUNS))]
     cut = [x for x in plan.partitions() if plan.path("manifest", **x) not in found.current]
+    cut = [x for x in cut if x in todo or Path(list_inputs(plan, "partition", x)[0]).is_file()]
     for name in {*plan.downloads()}.difference(plan.download(**x) for x in cut):
         if downloads.table(downloads.of_key(name)[0]).local:
             found.current.add(plan.path("receipt", dataset=name))
@@ -145,10 +146,9 @@ def list_open_jobs(
         or plan.path("shards", **one.job) in needs
         or not Path(plan.path("manifest", **one.job)).exists()
     ]
-    cut = [plan.download(**one.job) for one in todo if one.stage == "partition"]
-    needs.update(plan.path("receipt", dataset=name) for name in cut)
-    receipts = {name: plan.path("receipt", dataset=name) for name in plan.downloads()}
-    missing = [x for x, path in receipts.items() if path in needs and not Path(path).exists()]
+    cut = {plan.download(**one.job) for one in todo if one.stage == "partition"}
+    receipts = [(x, plan.path("receipt", dataset=x)) for x in plan.downloads()]
+    missing = [x for x, at in receipts if (x in cut or at in needs) and not Path(at).exists()]
     return [*(OpenJob("download", {"dataset": x}, MISSING) for x in missing), *todo]
 
 
@@ -242,7 +242,7 @@ class _Folder:
         is_kept = stage in OF_RUNS and self.plan.is_kept(**job)
         if not is_kept and made.code != self.plan.code(stage, **job):
             return "code changed"
-        if all(Path(one).exists() for one in read):
+        if all(Path(one).is_file() for one in read):  # not the empty folder of files put away
             inputs = self._contents(read)
             if stage == "partition":
                 data = self.plan.data(job["paper"], job["federation"])
@@ -253,9 +253,8 @@ class _Folder:
             # A receipt of weights is gone; a result of a run also contains its manifest's digest.
             if self.content(read[0]).encode() not in Path(path).read_bytes():
                 return "input changed"
-        if stage == LARGE and max(map(self._time, beside)) <= self._time(path):
-            return None
-        return None if made.beside == self._contents(beside) else "files were exchanged"
+        is_old = stage == LARGE and max(map(self._time, beside)) <= self._time(path)
+        return None if is_old or made.beside == self._contents(beside) else "files were exchanged"
 
     def _contents(self, paths: list[str]) -> str:
         return seals.combine(self.content(path) for path in paths)

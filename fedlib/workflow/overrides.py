@@ -44,7 +44,7 @@ def parse(text: str) -> Override:
     target, separator, value = (part.strip() for part in text.partition("="))
     if not separator or not value or "." not in target.strip("."):
         raise ConfigError(f"set: expected NAME.KEY=VALUE, such as {EXAMPLE}, got {text!r}")
-    try:  # of NaN and Infinity, which JSON does not have, int makes no number
+    try:  # JSON has no NaN and Infinity, which int refuses
         return Override(text, target, json.loads(value, parse_constant=int))
     except ValueError:
         return Override(text, target, value)

@@ -44,11 +44,13 @@ def test_what_a_block_draws_from_a_global_generator_is_found_and_taken_back(name
         assert DRAWS[name]() == expected
 
 
-def test_a_seed_does_not_wait_for_gpus_that_are_first_used_later(monkeypatch):
+def test_gpus_that_are_first_used_in_a_block_have_its_seed_and_later_the_one_before(monkeypatch):
+    waiting = []
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("it waits there"))
-    with draws.aside(1):
-        assert torch.initial_seed() == 1
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", waiting.append)
+    with draws.aside(5), draws.aside(1):
+        assert (torch.initial_seed(), waiting) == (1, [5, 1])
+    assert waiting == [5, 1, 5, torch.initial_seed()]
 
 
 def test_runs_in_threads_give_the_bits_of_runs_one_after_the_other():

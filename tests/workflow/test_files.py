@@ -83,8 +83,7 @@ def test_files_are_written_where_a_file_system_has_no_locks(tmp_path, monkeypatc
 def test_a_folder_is_the_old_or_the_new_one_wherever_it_is_interrupted(
     tmp_path, monkeypatch, fails_at
 ):
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept/README.md").write_text("mine")
+    write_text(tmp_path / "kept/README.md", "mine")
     rename, renamed = Path.rename, []
 
     def interrupted(path, target):

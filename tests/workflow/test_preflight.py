@@ -15,6 +15,7 @@ from workflow import python
 from fedlib import models
 from fedlib.data.build import check as cut
 from fedlib.errors import ConfigError, DataError
+from fedlib.files import write_text
 from fedlib.run.check import check as build
 from fedlib.run_spec import TUNING, RunSpec
 from fedlib.spec import SCALES, Data
@@ -187,9 +188,7 @@ def test_files_of_ones_own_that_are_missing_are_named_unless_they_are_cut(plan, 
     with pytest.raises(DataError, match="shapes/1.png is a link to a file that does not exist"):
         preflight.check(Plan({}))
     shutil.rmtree("data/raw/own")
-    manifest = Path(Plan({}).path("manifest", paper="toy", federation="mine"))
-    manifest.parent.mkdir(parents=True)
-    manifest.touch()
+    write_text(Plan({}).path("manifest", paper="toy", federation="mine"), "")
     preflight.check(Plan({}))
 
 

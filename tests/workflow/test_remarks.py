@@ -191,14 +191,15 @@ def test_files_of_ones_own_that_are_put_away_or_touched_concern_only_what_is_to_
     folder, declare, monkeypatch
 ):
     monkeypatch.setattr(downloads, "with_names", lambda digest, *_: digest)
-    Path("data/raw/own/mine").mkdir(parents=True)
-    Path("data/raw/own/mine/a.csv").touch()
+    seals.write_json(mine := Path("data/raw/own/mine/a.csv"), {})
     own = replace(toy_paper().data[0], dataset="own", params={"source": "mine"})
     declare(one=toy_paper(name="one", runs=[toy_run()], data=(own,)))
     finish(plan := Plan({}))
-    assert check(plan).current.issuperset(plan.files("receipt"))
-    Path(plan.files("manifest")[0]).unlink()
-    assert check(plan).current.isdisjoint(plan.files("receipt"))
+    shards, manifest = map(Path, plan.files("shards", "manifest"))
+    put_away = [(mine.touch, True), (mine.unlink, True), (shards.unlink, True)]
+    for change, done in (*put_away, (mine.touch, False), (manifest.unlink, False)):
+        change()
+        assert check(plan).current.issuperset(plan.files("receipt")) == done
 
 
 def test_clients_that_a_partition_could_not_fill_are_told(folder):

@@ -25,6 +25,7 @@ from fedlib.cli import keep as keeping
 from fedlib.cli import spec
 from fedlib.engine.device import total_memory
 from fedlib.errors import ConfigError, DataError
+from fedlib.files import write_text
 from fedlib.results import RunResult
 from fedlib.workflow import freshness, gpu
 from fedlib.workflow.gpu import device, lease, slots_per_device, visible
@@ -140,8 +141,7 @@ def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(
 ):
     out = tmp_path / "kept"
     stale, written = (out / PAPER / name for name in ("stale.png", "README.md"))
-    stale.parent.mkdir(parents=True)
-    stale.touch()
+    write_text(stale, "")
     written.write_text("by hand")
     with pytest.raises(ConfigError, match=r"has stale\.png, which was not kept from runs; give "):
         keep(folder, out)
@@ -342,8 +342,7 @@ def test_an_error_of_the_users_is_met_once_and_sigterm_ends_a_workflow_that_trie
 ):
     folder = workflow.clone(fresh, tmp_path)
     wrong = folder / "data/raw/mnist/raw/train-images-idx3-ubyte.gz"
-    wrong.parent.mkdir(parents=True)
-    wrong.write_text("not the official one")
+    write_text(wrong, "not the official one")
     given = ["download_all", "--cores", "1", "--config", "scale=reduced", "papers=fedmix"]
     given += ["federations=two-shard-mnist"]
     done = workflow.snakemake(folder, *given)
