@@ -105,12 +105,12 @@ def check(plan: Plan) -> Freshness:
             found.current.difference_update(again)
     # A user's files that were touched or put away count only where clients are still to be cut. If
     # shards were deleted, nothing says what they were cut from: files that are there may be others.
-    todo = [one.job for one in list_open_jobs(plan, found, ("partition", *OF_RUNS))]
+    own = {x for x in plan.downloads() if downloads.table(downloads.of_key(x)[0]).local}
+    todo = [x.job for x in list_open_jobs(plan, found, ("partition", *OF_RUNS))] if own else ()
     cut = [x for x in plan.partitions() if plan.path("manifest", **x) not in found.current]
     cut = [x for x in cut if x in todo or Path(list_inputs(plan, "partition", x)[0]).is_file()]
-    for name in {*plan.downloads()}.difference(plan.download(**x) for x in cut):
-        if downloads.table(downloads.of_key(name)[0]).local:
-            found.current.add(plan.path("receipt", dataset=name))
+    own.difference_update(plan.download(**x) for x in cut)
+    found.current.update(plan.path("receipt", dataset=name) for name in own)
     return found
 
 
