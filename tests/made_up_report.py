@@ -25,7 +25,7 @@ def criteria() -> Sheet:
     """A table with one criterion of each verdict; the first has what the paper prints."""
     heads = [Column(title) for title in ("Criterion", "Published", "Value", "Reached")]
     rows = [
-        [Cell(f"Criterion {n}"), Cell("–" if n else "2.5, 1.0"), Cell(f"{n}.5"), Cell(x, verdict=x)]
+        [Cell(f"Criterion {n}"), Cell("–" if n else "2, –, 3"), Cell(f"{n}, 9"), Cell(x, verdict=x)]
         for n, x in enumerate(VERDICTS)
     ]
     return Sheet(
@@ -37,6 +37,8 @@ def criteria() -> Sheet:
         numbers=pd.DataFrame(
             {
                 "criterion": [row[0].text for row in rows],
+                "terms": "A; B; C",
+                "kind": ["highest", "descending", "between"],
                 "published": [row[1].text for row in rows],
                 "value": [row[2].text for row in rows],
                 "reached": VERDICTS,
@@ -55,8 +57,7 @@ def sheets(folder: Path) -> dict[str, Sheet]:
     """The tables, of which the main one is of runs saved below `folder`."""
     exhibit = made_up.exhibit(["fedavg", "pfedmm"], published="main")
     made_up.save_runs(exhibit, folder)
-    spec = made_up.metrics_spec(exhibit)
-    tidy, clients = collect(spec, folder)
+    tidy, clients = collect(made_up.metrics_spec(exhibit), folder)
     main = made_up.build("accuracy", exhibit, tidy, clients, printed.read(PUBLISHED))
     main.notes.extend(shared_notes())
     return {"main": main, "criteria": criteria()}

@@ -125,9 +125,7 @@ TABLES = {
         ),
     ),
     "contrasts": Contrasts(
-        registered=" ".join([REGISTERED, *registered.AMENDMENTS]),
-        **COMPARED,
-        **REAL,
+        registered=" ".join([REGISTERED, *registered.AMENDMENTS]), **COMPARED, **REAL
     ),
     "claims": Claims(
         title="The papers' orders of methods, on clients that they did not choose",

@@ -70,10 +70,7 @@ def demo() -> Scale:
                 seeds=(0,),
                 **digits,
             ),
-            setting_of(
-                "permuted-digits",
-                **digits | CLUSTERS | {"rounds": 12, "batch_size": 10},
-            ),
+            setting_of("permuted-digits", **digits | CLUSTERS | {"rounds": 12, "batch_size": 10}),
             setting_of(
                 "two-shard-digits",
                 cohort=5,

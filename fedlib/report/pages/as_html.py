@@ -45,15 +45,23 @@ def _template():
     filters = {"sort_value": sort_value, "spans": render.spans}
     environment = filling.environment(True, filters)
     environment.globals |= {
-        "ABSENT": render.ABSENT,
         "AT_ONCE": AT_ONCE,
         "is_ours": lambda paper: (ROOT / f"fedlib/papers/{paper}/README.md").exists(),
         "paper_color": paper_color,
         "picture": _picture,
-        "points": render.points,
-        "percent": render.percent,
+        "render": render,
+        "told": _told,
     }
     return environment.get_template("report.html.j2")
+
+
+def _told(claim: dict, of: str) -> str:
+    """A claim's numbers behind the names of their runs: its own, then the others or the best."""
+    own, *others = zip(claim["terms"].split("; "), claim[of].split(", "), strict=False)
+    if claim["kind"] == "highest":
+        others = sorted(others, key=lambda x: (x[1] != render.ABSENT, sort_value(x[1])))[-1:]
+    texts = [f"{name} {value}" for name, value in (own, *others)]
+    return ", ".join(texts) if others else own[1]
 
 
 def sort_value(text: str) -> float | None:
