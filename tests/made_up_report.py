@@ -25,7 +25,7 @@ def criteria() -> Sheet:
     """A table with one criterion of each verdict; the first has what the paper prints."""
     heads = [Column(title) for title in ("Criterion", "Published", "Value", "Reached")]
     rows = [
-        [Cell(f"Criterion {n}"), Cell("–" if n else "2, –, 3"), Cell(f"{n}, 9"), Cell(x, verdict=x)]
+        [Cell(f"Criterion {n}"), Cell("–" if n else "2, –, 3"), Cell(f"{n}.5"), Cell(x, verdict=x)]
         for n, x in enumerate(VERDICTS)
     ]
     return Sheet(
@@ -40,7 +40,7 @@ def criteria() -> Sheet:
                 "terms": "A; B; C",
                 "kind": ["highest", "descending", "between"],
                 "published": [row[1].text for row in rows],
-                "value": [row[2].text for row in rows],
+                "value": [f"{row[2].text}, 9" for row in rows],
                 "reached": VERDICTS,
             }
         ),

@@ -286,8 +286,9 @@ def test_the_front_counts_what_is_near_at_the_papers_own_scale_alone(project):
 
 
 def test_main_claims_have_their_numbers_on_the_first_screen(elements):
-    told = [text for _, text in elements.all("p", **{"class": "claim"})]
-    assert told == ["Criterion 0: published A 2, C 3; here A 0, B 9", "Criterion 1: here A 1, B 9"]
+    one, other = (text for _, text in elements.all("p", **{"class": "claim"}))
+    assert one == "Criterion 0: published A 2, C 3; here A 0.5, B 9"
+    assert other == "Criterion 1: here A 1.5, B 9"
 
 
 def test_the_first_figure_stands_above_the_tables_and_criteria_come_last(project):

@@ -79,8 +79,7 @@ def test_an_interval_of_the_median_covers_it():
 
 def test_a_planted_winner_is_clear_and_a_renamed_method_equal():
     table = values({"base": 0.0, "winner": 0.03, "near": 0.0, "loser": -0.05})
-    base = table[table["title"] == "base"]
-    table = pd.concat([table, base.assign(title="renamed")])
+    table = pd.concat([table, table[table["title"] == "base"].assign(title="renamed")])
     titles = ["winner", "renamed", "loser"]
     found = contrasts.all_contrasts(table, titles, ["base"]).set_index("title")
     assert found["verdict"].to_dict() == {"winner": "clear", "renamed": "equal", "loser": "unknown"}
