@@ -30,8 +30,7 @@ def aside(seed: int | None = None) -> Iterator[None]:
         before, words, python = _of_torch(), np.random.get_state(), random.getstate()
         try:
             if seed is not None:
-                torch.default_generator.manual_seed(seed)
-                torch.cuda.manual_seed_all(seed)  # of GPUs that are not in use, once they are
+                torch.manual_seed(seed)  # also of GPUs that are not in use, once they are
                 np.random.seed(seed % WORD)
                 random.seed(seed)
             yield

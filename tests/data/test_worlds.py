@@ -55,8 +55,7 @@ def test_clients_of_a_cluster_have_the_same_concept_and_others_another():
     made = world("clusters", num_clients=9, train_examples=2000)
     found = [fitted(made, made.train.of(client)) for client in range(made.num_clients)]
     rules = np.array([theta / np.linalg.norm(theta) for theta in found])
-    same = rules @ rules.T > 0.99
-    assert np.array_equal(same, made.cluster[:, None] == made.cluster)
+    assert np.array_equal(rules @ rules.T > 0.99, made.cluster[:, None] == made.cluster)
     assert len(set(made.cluster)) == 3
 
 
