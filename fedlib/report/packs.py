@@ -235,11 +235,11 @@ def _params(mine: dict, theirs: dict) -> dict:
     if isinstance(mine.get("of"), list):  # titles, to which each pack adds its user's methods
         both["of"] = [*dict.fromkeys([*mine["of"], *theirs["of"]])]
     if rows := [*(mine.get("rows") or ()), *(theirs.get("rows") or ())]:
-        named: dict[object, dict] = {}  # rows of a method have its labels in each pack
+        named: dict[object, dict] = {}  # rows of a method have its labels and homes in each pack
         for row in rows:
-            key = row["title"] if "labels" in row else str(row)
-            labels = dict.fromkeys([*named.get(key, {}).get("labels", ()), *row.get("labels", ())])
-            named[key] = row | ({"labels": [*labels]} if labels else {})
+            key = (row["title"], row.get("again")) if "labels" in row else str(row)
+            lists = {x: named.get(key, row)[x] + row[x] for x in ("labels", "home") if x in row}
+            named[key] = row | {name: [*dict.fromkeys(x)] for name, x in lists.items()}
         both["rows"] = [*named.values()]
     return theirs | mine | both
 

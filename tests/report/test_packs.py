@@ -145,15 +145,15 @@ def test_packs_whose_runs_share_no_seed_are_not_drawn_together(made, tmp_path):
 
 
 def test_packs_drawn_together_have_the_rows_and_rounds_of_all():
-    rows = {name: {"title": name.title(), "labels": [name]} for name in ("a", "b", "c")}
-    mine = {"averaged": {"one": 2}, "rows": [rows["a"], rows["b"]], "steps": None}
+    a, b, c = ({"title": x.upper(), "labels": [x], "home": [x]} for x in "abc")
+    again = a | {"labels": ["a-retuned"], "again": True}  # another row of the same title
+    mine = {"averaged": {"one": 2}, "rows": [again, a, b], "steps": None, "of": ["A"]}
     theirs = {"averaged": {"two": 3}, "steps": 7, "of": ["A", "C"]}
-    theirs["rows"] = [rows["a"] | {"labels": ["d"]}, rows["c"]]
-    both = packs._params(mine | {"of": ["A"]}, theirs)
+    theirs["rows"] = [again, a | {"labels": ["d"], "home": ["e"]}, c]
+    both = packs._params(mine, theirs)
     assert both["of"] == ["A", "C"]
     assert both["averaged"] == {"one": 2, "two": 3} and both["steps"] is None
-    assert [row["title"] for row in both["rows"]] == ["A", "B", "C"]
-    assert both["rows"][0]["labels"] == ["a", "d"]
+    assert both["rows"] == [again, a | {"labels": ["a", "d"], "home": ["a", "e"]}, b, c]
     assert packs._params({"rows": None}, {"rows": None}) == {"rows": None}
 
 
