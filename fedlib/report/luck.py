@@ -41,7 +41,8 @@ def components(again: pd.DataFrame, once: pd.DataFrame) -> dict[str, float]:
 
     A mixed model, fitted by restricted maximum likelihood: a value is the mean, a shift of `once`,
     and what its data set, its federation, its tuning and its training add. NaN for what these
-    values cannot tell apart, and for a fit that does not end.
+    values cannot tell apart, and for a fit that does not end. Where trainings of one tuning never
+    differ, there is no best fit.
     """
     found = {"mean": again["value"].mean()} | dict.fromkeys(SOURCES, np.nan)
     tunings = again["federation"] + "/" + again["seed"].astype(str)
@@ -64,7 +65,7 @@ def components(again: pd.DataFrame, once: pd.DataFrame) -> dict[str, float]:
             fit = model.fit(reml=True, **EXACT)
         except np.linalg.LinAlgError:  # rare, where nothing but trainings adds anything
             return found
-    if not fit.converged:
+    if not fit.converged or fit.scale < 1e-12:  # accuracies do not differ by so little
         return found
     variances = dict(zip(model.exog_vc.names, fit.vcomp, strict=True)) | {"training": fit.scale}
     if nested:

@@ -64,6 +64,7 @@ def test_what_values_cannot_tell_apart_is_unknown():
     assert unknown(datasets=1, each=8) == ["dataset"]
     assert unknown(datasets=8, each=1) == ["dataset"]  # each federation is a data set
     assert unknown(seeds=1) == [*luck.SOURCES]
+    assert unknown(spreads=SPREADS | {"training": 0.0}) == [*luck.SOURCES]  # no best fit
 
 
 def test_the_expected_best_of_k_trials_is_the_mean_over_all_sets_of_k():
@@ -186,17 +187,12 @@ def test_luck_is_shown_of_a_whole_grid(gone, federations, titles):
 
 def test_differences_survive_beside_the_method_that_they_are_against():
     paper = papers.load("benchmark").declare("reduced")
-    against = paper.tables["survival"].against
+    table = paper.tables["survival"]
 
     def shown(*titles):
-        labels = {
-            x
-            for row in paper.tables["survival"].rows
-            if row["title"] in titles
-            for x in row["labels"]
-        }
+        labels = {x for row in table.rows if row["title"] in titles for x in row["labels"]}
         runs = [x for x in paper.runs if x.label in labels and x.federation == "digits-skew"]
-        return paper.tables["survival"].narrow(runs) is not None
+        return table.narrow(runs) is not None
 
-    assert shown(against, "FedEM")
-    assert not shown(against) and not shown("FedEM", "APFL")
+    assert shown(table.against, "FedEM")
+    assert not shown(table.against) and not shown("FedEM", "APFL")
