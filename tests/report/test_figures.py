@@ -11,7 +11,7 @@ from pictures import faults
 
 from fedlib import papers
 from fedlib.errors import ConfigError
-from fedlib.report import comparisons, exhibits
+from fedlib.report import comparisons, exhibits, packs
 from fedlib.report.figures import (
     FigureInputs,
     accuracy_over_rounds,
@@ -29,6 +29,7 @@ from fedlib.report.figures import (
 from fedlib.report.metrics.runs import collect
 from fedlib.report.tables.render import points
 from fedlib.spec import SCALES
+from fedlib.workflow.provenance import ROOT
 
 LABELS = ["local", "fedavg", "fedem", "pfedmm"]
 
@@ -71,9 +72,7 @@ def test_of_many_methods_users_own_and_the_best_stand_out():
     runs = [{"label": m, "title": m, "method": m} for m in (*methods, "ifca")]
     shown = made_up.read({"paper": "shapes", "runs": runs})  # which has no method of its name
     scores = {"qffl": -0.1, "afl": -0.2, "apfl": -0.3}
-    assert style.standing_out(shown, scores) == (
-        ["mine/fedper.py", "fedavg", "local", "qffl", "afl"]
-    )
+    assert style.standing_out(shown, scores) == [methods[0], "fedavg", "local", "qffl", "afl"]
     fewer = made_up.read({"paper": "shapes", "runs": runs[1:]})
     assert {*style.standing_out(fewer, scores)} == {run["label"] for run in runs[1:]}
 
@@ -131,6 +130,15 @@ def test_lowest_regrets_that_are_written_alike_are_bold():
     regret._number(axes, pd.DataFrame([[0.951, 1.04], [1.049, 1.06]]), most=10)
     texts = [(x.get_text(), x.get_fontweight()) for x in axes.texts]
     assert texts == [("1.0", "bold"), ("1.0", "bold"), ("1.0", "bold"), ("1.1", "normal")]
+
+
+def test_a_phase_diagram_with_empty_cells_names_the_methods_that_are_best_somewhere():
+    *files, shown = packs.read(ROOT / "docs/results/benchmark/phase/pack")
+    spec = next(x.spec for x in shown if x.stage == "figure")
+    two = [x for x in spec["federations"] if x["name"] in ("n8-d0", "n512-d1")]  # cells of four
+    given = FigureInputs.read({**spec, "federations": two}, *files, None)
+    [legend] = given.module.draw(given).legends
+    assert [x.get_text() for x in legend.get_texts()] == ["FedAvg", "FedEM"]
 
 
 def test_panels_have_a_grid_behind_what_they_show():
@@ -219,17 +227,14 @@ def test_no_two_methods_of_a_paper_share_a_colour_or_a_mark_and_no_two_runs_of_a
     found = [style.method_look(method) for method in {run.method for run in paper.runs}]
     assert len({look.color for look in found}) == len(found)
     assert len({(look.marker, look.line) for look in found}) == len(found)
-    figures = [x for x in paper.figures.values() if x.kind in DISTINGUISHED]
-    for figure in figures:
+    for figure in (x for x in paper.figures.values() if x.kind in DISTINGUISHED):
         runs = [run.describe() for run in paper.runs if figure.shows(run.federation, run.label)]
         drawn = style.looks(made_up.read({"runs": runs})).values()
         assert len({(x.color, x.marker, x.line, x.hollow) for x in drawn}) == len(drawn)
 
 
 def test_mixture_weights_of_runs_without_any_are_said_to_be_missing(collected):
-    exhibit = made_up.exhibit(["local"])
-    tidy, clients = collected[1:]
-    figure = made_up.draw("mixture_weights", exhibit, tidy, clients, None)
+    figure = made_up.draw("mixture_weights", made_up.exhibit(["local"]), *collected[1:], None)
     assert figure.axes[0].get_title() == "None has mixture weights"
 
 
@@ -285,14 +290,11 @@ def test_few_curves_that_end_alike_are_shown_where_they_end_unless_a_band_would_
 
 def test_a_note_says_whose_curves_show_what_validation_has_chosen():
     runs = [
-        {"label": name, "title": title, "method": method, "params": params}
-        for name, title, method, params in (
-            ("a", "Fed-MoE", "fedmoe", {}),
-            ("b", "As in the code", "fedmoe", {"keep": "last"}),
-            ("c", "CentMoE", "centmoe", {}),
-            ("d", "FedAvg", "fedavg", {}),
-            ("e", "IFCA", "ifca", {"stop_every": 5}),
-        )
+        {"label": "a", "title": "Fed-MoE", "method": "fedmoe", "params": {}},
+        {"label": "b", "title": "As in the code", "method": "fedmoe", "params": {"keep": "last"}},
+        {"label": "c", "title": "CentMoE", "method": "centmoe", "params": {}},
+        {"label": "d", "title": "FedAvg", "method": "fedavg", "params": {}},
+        {"label": "e", "title": "IFCA", "method": "ifca", "params": {"stop_every": 5}},
     ]
     told = curves.checks_note(made_up.read({"runs": runs[:4]}))
     assert told == "Fed-MoE; CentMoE: each point shows the state that validation has chosen so far."

@@ -49,7 +49,7 @@ def draw(given: Inputs) -> Figure:
         axes.set_yticks(range(len(ys)), [exhibits.setting_text(y) for y in ys])
         axes.set_ylim(-0.5, len(ys) - 0.5)
     heat.scale(figure, image, grid[1:], "Regret (points)")
-    shown = {titles[number] for number in best.ravel()}
+    shown = {titles[number] for number in best[~np.isnan(stacked).all(0)]}  # some cells are empty
     handles = [Patch(facecolor=(colors[t], PALE), label=t) for t in titles if t in shown]
     handles += [Line2D([], [], label=kind.law, **LINE)] * is_drawn
     cells = "First panel: the method of least regret by colour, and that regret; +: another is "
