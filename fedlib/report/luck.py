@@ -185,7 +185,7 @@ def _share(again: pd.DataFrame, median: pd.Series, against: str) -> pd.Series:
     place = {title: number for number, title in enumerate(titles)}
     picked = draw_tunings(values)
     differences = picked[..., [place[x] for x in median.index]] - picked[..., [place[against]]]
-    p = statistics.wilcoxon(np.moveaxis(differences, 1, -1))
+    p = statistics.wilcoxon(np.moveaxis(differences, 1, -1).round(statistics.DECIMALS))
     decided = statistics.holm(p) <= 1 - statistics.LEVEL
     same = np.sign(np.median(differences, axis=1)) == np.sign(median.to_numpy())
     return pd.Series((decided & same).mean(0), median.index)

@@ -22,6 +22,7 @@ from fedlib import streams
 
 ROPE = 0.01  # accuracies that differ by at most one point are practically equal
 LEVEL = 0.95  # of all intervals
+DECIMALS = 12  # of differences; the others are rounding errors of sums
 SAMPLES = 20_000  # of the posterior
 RESAMPLES = 2_000  # of the bootstrap
 FEW = 3  # data sets; so few, or fewer, have no interval
@@ -122,11 +123,13 @@ def signed_rank(differences: Sequence[float]) -> Posterior:
 def by_federation(paired: pd.DataFrame) -> pd.DataFrame:
     """The mean over seeds of a paired difference: columns federation, dataset, value.
 
+    It is rounded to `DECIMALS`: methods that are equal differ by 0, and not by rounding errors.
+
     Args:
       paired: a row for each federation and seed: federation, dataset, seed, value.
     """
     groups = paired.groupby(["federation", "dataset"], sort=False, observed=True)
-    return groups["value"].mean().reset_index()
+    return groups["value"].mean().round(DECIMALS).reset_index()
 
 
 def bootstrap(paired: pd.DataFrame, over: str) -> tuple[float, float]:

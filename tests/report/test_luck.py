@@ -128,8 +128,8 @@ def test_data_sets_drawn_again_count_as_often_as_they_have_federations():
 
 def test_a_tuning_shares_in_a_difference_if_it_decides_it_in_the_same_direction():
     # Of six differences of one sign p is 2/64; if the smallest has the other sign, 4/64.
-    turned = (0.01, -0.01)
-    table = accuracies(A=[(0.1 * n,) * 2 for n in range(1, 6)] + [turned], B=[(0.0, 0.0)] * 6)
+    ends = [(0.01, -0.01), (0.1 + 0.2,) * 2]  # the last difference is a rounding error
+    table = accuracies(A=[(n, n) for n in range(1, 6)] + ends, B=[(0.0, 0.0)] * 6 + [(0.3, 0.3)])
     values, _, titles = luck.cube(table)
     expected = (luck.draw_tunings(values)[:, 5, titles.index("A")] > 0).mean()
     assert 0.45 < expected < 0.55

@@ -80,9 +80,9 @@ def test_an_interval_of_the_median_covers_it():
 def test_a_planted_winner_is_clear_and_a_renamed_method_equal():
     table = values({"base": 0.0, "winner": 0.03, "near": 0.0, "loser": -0.05})
     table = pd.concat([table, table[table["title"] == "base"].assign(title="renamed")])
-    titles = ["winner", "renamed", "loser"]
-    found = contrasts.all_contrasts(table, titles, ["base"]).set_index("title")
-    assert found["verdict"].to_dict() == {"winner": "clear", "renamed": "equal", "loser": "unknown"}
+    expected = {"winner": "clear", "renamed": "equal", "loser": "unknown"}
+    found = contrasts.all_contrasts(table, [*expected], ["base"]).set_index("title")
+    assert found["verdict"].to_dict() == expected
     assert found.loc["winner", "p_holm"] < 0.05 and found.loc["renamed", "p_holm"] == 1
     assert found.loc["winner", "low"] < 0.03 < found.loc["winner", "high"]
     assert found.loc["loser", "worse"] > 0.9
@@ -193,9 +193,15 @@ def test_only_seeds_and_federations_that_both_methods_have_are_compared():
     np.testing.assert_allclose(found["value"], 0.1)
 
 
+def test_a_rounding_error_is_no_difference():
+    ahead, zeros = [0.7 - 0.6, 0.8 - 0.7, 0.5 - 0.4, 0.3 - 0.2], [0.1 + 0.2 - 0.3, 0.3 - 0.2 - 0.1]
+    every = enumerate([*ahead, 0.8 - 0.9, *zeros])
+    found = contrasts.contrast(paired(*((str(n), "digits", [x]) for n, x in every)))
+    assert (found["ahead"], found["p"]) == (4, stats.wilcoxon([1, 1, 1, 1, -1]).pvalue)
+
+
 def test_claims_are_judged_together():
     medians, ps = [0.1, -0.1, 0.1, 0.1, np.nan], [0.01, 0.012, 0.03, 0.04, np.nan]
     found = claims.judge(pd.DataFrame({"median": medians, "p": ps}))
     assert found["p_holm"][:4].tolist() == pytest.approx([0.04, 0.04, 0.06, 0.06])
-    verdicts = ["holds", "reversed", "undecided", "undecided", "not tested"]
-    assert found["verdict"].tolist() == verdicts
+    assert [*found["verdict"]] == ["holds", "reversed", "undecided", "undecided", "not tested"]
