@@ -28,14 +28,13 @@ from fedlib.fields import convert, is_ours
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
-from fedlib.run import build, rehearsal
+from fedlib.run import build, contract, rehearsal
 from fedlib.run.build import SENSELESS, build_simulation, tasks_of
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.job import training_spec
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import RunSpec
 
-UNTYPED = "has no type, so it would be ignored; write one, as NAME: float = 0.9"
 STARTS = ("drawn", "given")
 A_RUN = "results/demo/runs/pfedmm/digits/fedem/seed1234"
 
@@ -122,6 +121,9 @@ def simulate(
             simulation = Simulation(made, data, run, choose(executor, tasks_of(made)))
         simulation = _try(simulation, report, first is not None)
         return Result(*following.run(simulation, callbacks, checkpoint, report))
+
+
+check_fields = partial(contract.check_fields, taken=inspect.signature(simulate).parameters)
 
 
 @process.plain()
@@ -216,24 +218,6 @@ def _class(
         return kind, start
     hyper_parameters["start"] = start  # of Fed-MoE
     return kind, "drawn"
-
-
-def check_fields(kind: type[Method]) -> None:
-    """Raises ConfigError for a method class whose settings would not be what they look like.
-
-    It is annotated but not a dataclass, overrides a field without a type, or (a user's class) has a
-    field with the name of an argument of `simulate`.
-    """
-    if "__dataclass_fields__" not in vars(kind) and inspect.get_annotations(kind):
-        write = "@dataclass(frozen=True, kw_only=True)"
-        raise ConfigError(f"{kind.__name__} is not a dataclass; write {write} above it")
-    if is_ours(kind):
-        return
-    names, taken = {x.name for x in fields(kind)}, inspect.signature(simulate).parameters
-    odd = dict.fromkeys(names & vars(kind).keys() - inspect.get_annotations(kind).keys(), UNTYPED)
-    odd |= dict.fromkeys(names & taken.keys() - {"local"}, "is an argument of simulate, too")
-    if odd:
-        raise ConfigError(f"{kind.__name__}.{min(odd)} {odd[min(odd)]}")
 
 
 def _check_names(owner: str, given: Mapping, known: set[str]) -> None:

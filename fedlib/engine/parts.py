@@ -131,10 +131,11 @@ def refuse_others(values: Tree, size: int, but: type | tuple = ()) -> None:
             return
         rows = len(x) if isinstance(x, Rows) or (isinstance(x, Tensor) and x.dim()) else 0
         if rows != size:
+            one = f"has {rows} rows" if isinstance(x, Rows | Tensor) else f"is {x!r:.80}"
             raise ValueError(
-                f"values of clients must be tensors [C, ...] or Rows; one has {rows} rows for a "
-                f"cohort of {size} clients; give theirs: tree.take(state.x, cohort.ids), part.ids "
-                "in `returns`, cohort.held(shared), or the first of cohort.fit's two values"
+                f"values of clients must be tensors [C, ...] or Rows; one {one} for a cohort of "
+                f"{size} clients; give theirs: tree.take(state.x, cohort.ids), part.ids in "
+                "`returns`, cohort.held(shared), or the first of cohort.fit's two values"
             )
 
     tree.map_clients(check, values)

@@ -166,6 +166,7 @@ def construct(kind: type[Method], /, **own: Any) -> Method:
     The task of a user's method knows the buffers of all modules: `fit` trains none of them. Methods
     of fedlib say it themselves, where they train several modules.
     """
+    contract.check_fields(kind)
     method = kind(**own)
     others = tuple(x for x in tasks_of(method) if x is not method.task and x.statistics)
     if others and not is_ours(type(method)):

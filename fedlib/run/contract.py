@@ -6,6 +6,8 @@ run silently.
 
 import dataclasses
 import difflib
+import inspect
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -21,13 +23,30 @@ HOOKS = tuple(name for name in vars(Method) if not name.startswith("_"))
 NEEDED = ("init", "round")
 LIKE = 0.85  # least similarity of a misspelt name to that of a hook, see difflib
 EXAMPLE = '"seen": {"default": "personalise"}'
+UNTYPED = "has no type, so it would be ignored; write one, as NAME: float = 0.9"
+
+
+def check_fields(cls: type[Method], taken: Iterable[str] = ()) -> None:
+    """Raise ConfigError for a method class whose settings would not be what they look like.
+
+    It is annotated but not a dataclass, or (a user's class) overrides a field without a type, has a
+    field with a name that is `taken`, or does not say for which groups it predicts.
+    """
+    if "__dataclass_fields__" not in vars(cls) and inspect.get_annotations(cls):
+        write = "@dataclass(frozen=True, kw_only=True)"
+        raise ConfigError(f"{cls.__name__} is not a dataclass; write {write} above it")
+    names = {x.name for x in dataclasses.fields(cls)}
+    odd = dict.fromkeys(names & vars(cls).keys() - inspect.get_annotations(cls).keys(), UNTYPED)
+    odd |= dict.fromkeys(names & {*taken} - {"local"}, "is an argument of simulate, too")
+    if odd and not fields.is_ours(cls):
+        raise ConfigError(f"{cls.__name__}.{min(odd)} {odd[min(odd)]}")
+    _refuse_silence(cls)
 
 
 def check(method: Method) -> None:
     """Raise ValueError for missing or misspelt functions; suggests the right name, if any."""
     cls = type(method)
     fields.check(method, cls.choices, cls.ranges)  # again, for classes that do not ask their base
-    _refuse_silence(cls)
     named, known = cls.classifiers, {x.name for x in dataclasses.fields(cls)} - {"task", "local"}
     if not isinstance(named, set | frozenset) or not named <= known:
         must = f"must be a frozenset of names among {sorted(known)}"
@@ -76,17 +95,16 @@ def _is_there(cls: type, name: str) -> bool:
 
 
 def _refuse_silence(cls: type) -> None:
-    """Raise ValueError for a user's class that does not declare for which groups it predicts."""
+    """Raise ConfigError for a user's class that does not declare for which groups it predicts."""
     kind = Curves if issubclass(cls, Curves) else Method
     name = "ways" if kind is Curves else "protocols"
     between = cls.__mro__[: cls.__mro__.index(kind)]
-    if any(name in vars(one) or fields.is_ours(one) for one in between):
-        return
-    raise ValueError(
-        f"{cls.__name__} does not say whom it can predict for. If a client that never trained has "
-        f'no number, write: from typing import ClassVar; {name}: ClassVar = {{{EXAMPLE}, "unseen": '
-        f'{{}}}}. If personalise serves it too, "unseen": {{"default": "personalise"}}'
-    )
+    if not any(name in vars(one) or fields.is_ours(one) for one in between):
+        raise ConfigError(
+            f"{cls.__name__} does not say whom it can predict for. If a client that never trained "
+            f"has no number, write: from typing import ClassVar; {name}: ClassVar = {{{EXAMPLE}, "
+            '"unseen": {}}. If personalise serves it too, "unseen": {"default": "personalise"}'
+        )
 
 
 def diagnostics(method: Method, state: Any, num_clients: int) -> dict[str, np.ndarray]:

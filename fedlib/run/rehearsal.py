@@ -81,7 +81,8 @@ def refuse(name: str, file: str | None) -> Iterator[None]:
         raise
     except Exception as error:  # a user's code may raise anything
         why = f"cannot train a model with these frozen weights ({type(error).__name__}: {error})"
-        told = f"{of_file(error, file, name)} {TRIED}" if file else f"{name} {why}"
+        lack = "; is a return missing?" if "None" in str(error) else ""
+        told = f"{of_file(error, file, name)}{lack} {TRIED}" if file else f"{name} {why}"
         raise ConfigError(told) from error
 
 

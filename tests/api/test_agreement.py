@@ -21,9 +21,8 @@ from fedlib.errors import ConfigError
 from fedlib.methods.fedavg import FedAvg, State
 from fedlib.run.build import build_method, build_task
 
-DRAW = np.random.default_rng(0)
 Y = np.arange(64) % 3
-X = (DRAW.normal(size=(64, 6)) + np.eye(3, 6)[Y]).astype(np.float32)
+X = (np.random.default_rng(0).normal(size=(64, 6)) + np.eye(3, 6)[Y]).astype(np.float32)
 X[:, 5] = 0  # padding, where inputs are tokens
 SGD = fedlib.SGD(lr=0.1, batch_size=8)
 

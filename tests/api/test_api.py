@@ -544,6 +544,7 @@ METHODS_OF_USERS = {
     "Wrong: ValueError: .* one has 8 rows for a cohort of 2 clients; give .* first of": returning(
         "personalise", lambda models: tree.take(models, 0)
     ),
+    "Wrong: .* one is None .*; is a return missing": returning("personalise", lambda models: None),
     "Wrong, line .*: AttributeError: .* 'nothing'": returning("round", lambda s: s.nothing),
     "protocols of Wrong must be like": type("Wrong", (FedAvg,), {"protocols": {"all": {}}}),
     "classifiers of Wrong must be a": type("Wrong", (FedAvg,), {"classifiers": frozenset("ab")}),
@@ -647,8 +648,8 @@ def test_what_a_result_does_not_have_is_told_with_what_it_has():
         result.plot(groups="unseen")
     with pytest.raises(ConfigError, match="no client 99; there are 0, 1, 2, 3, 4"):
         result.client_model(99)
-    with pytest.raises(ConfigError, match="FedAvg has no protocol 'best' for seen clients"):
-        result.client_model(result.accuracy().columns[0], "best")
+    with pytest.raises(ConfigError, match="FedAvg has no protocol 'x' for seen clients; it has 'd"):
+        result.client_model(result.accuracy().columns[0], "x")
     with pytest.raises(ConfigError, match=r"inputs must be torch.float32 of shape \[B, 64\]"):
         result.client_model(0)(torch.zeros(2, 8, 8))
 

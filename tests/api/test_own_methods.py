@@ -224,10 +224,9 @@ def test_a_name_that_is_taken_is_refused(mine, tmp_path, declare):
         (HEAD + "1 / 0\nclass MyWay(Method): ...", r"my_way.py, line 5: ZeroDivisionError: divi"),
         (MINE.replace("strength: float = 0.5", "strength: float"), r"missing 1 required .*'streng"),
         (MINE.replace("def init", "def int"), "MyWay has no init, .* method needs; it has int: is"),
-        (
-            MINE + "\n    def diagnostic(self, s): return {}\n",
-            "has diagnostic, which nothing calls",
-        ),
+        (MINE + "\n    def diagnostic(self, s): ...\n", "has diagnostic, which nothing calls"),
+        (MINE.replace("local: Solver", "local = None"), "MyWay.local has no type, so it would be"),
+        (MINE.replace("@dataclass", "# "), "MyWay is not a dataclass; write @dataclass"),
         (BARE, 'MyWay does not say whom .* import ClassVar; protocols: ClassVar = {"seen'),
     ],
 )

@@ -17,7 +17,6 @@ X, Y = load_digits(return_X_y=True)
 CUT = {"num_clients": 4, "alpha": 0.5, "unseen_fraction": 0.25, "seed": 3}
 CLIENTS = fedlib.partition((X / 16)[:300].astype(np.float32), Y[:300], "dirichlet", **CUT)
 FEW = torch.from_numpy(CLIENTS.x[:5])
-SEED = 5
 
 
 def network(frozen=True):
@@ -30,7 +29,7 @@ def network(frozen=True):
 
 def simulate(model, method="fedavg", **more):
     local = fedlib.SGD(lr=0.2, batch_size=16, momentum=0.5, weight_decay=0.1, drop_last=True)
-    settings = {"local": local, "rounds": 2, "seed": SEED, "progress": None}
+    settings = {"local": local, "rounds": 2, "seed": 5, "progress": None}
     return fedlib.simulate(CLIENTS, model, method, **settings | more)
 
 

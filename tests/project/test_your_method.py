@@ -63,6 +63,9 @@ def test_of_a_file_without_a_method_one_line_says_so(tmp_path):
     done = check_method(tmp_path / "fedper.py")
     told = f"ERROR: methods: cannot read {tmp_path}/fedper.py: No such file or directory"
     assert (done.stdout + done.stderr).split("\n") == [told, "", ""]
+    silent = block("docs/methods.md").replace("    protocols: ", "    ways: ")
+    (tmp_path / "fedper.py").write_text(silent, encoding="utf-8")
+    assert "ERROR: FedPer does not say whom it can" in check_method(tmp_path / "fedper.py").stderr
 
 
 def test_it_is_not_in_the_registry_and_its_row_is_in_the_table_of_tunings(mine):

@@ -30,7 +30,6 @@ PANELS = {  # cost: name of its axis
 ROW_HEIGHT = 0.21  # inches of a dot and its name
 AROUND = 1.1  # inches of a panel's title and axis
 ROOM = 4.0  # factor of space left and right of the dots on a logarithmic axis; right for numbers
-NOT_REACHED = "not reached"
 
 
 def draw(given: Inputs) -> Figure:
@@ -111,7 +110,7 @@ def _draw_dots(
             if len(values) > 1:
                 spread = [[mean - values.min()], [values.max() - mean]]
                 axes.errorbar(mean, place, xerr=spread, linestyle="None", **style.WHISKER)
-        text = NOT_REACHED if np.isnan(mean) else quantity(mean)
+        text = "not reached" if np.isnan(mean) else quantity(mean)
         text += f" ({len(values)} of {seeds} seeds)" if 0 < len(values) < seeds else ""
         axes.annotate(text, (end, place), (5, 0), textcoords="offset points", va="center")
     axes.xaxis.set_major_locator(LogLocator(numticks=6))

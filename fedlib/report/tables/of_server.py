@@ -26,7 +26,6 @@ from fedlib.report.tables.sheets import STATISTICS, Columns, TableInputs, beside
 from fedlib.spec import Data, Run
 from fedlib.spec.server import ServerColumn, ServerRow
 
-AVERAGE = "Average"
 ROUNDED = 1e-4  # greatest difference of a printed average from the average of printed numbers
 ALL = "all"  # data set of published averages
 MEASURED = (
@@ -164,7 +163,7 @@ def _averages(
             number = printed.NONE
         spread = {state + name: np.nan for state in ("", LAST) for name in STATISTICS}
         ours = means.fillna(means[f"{LAST}mean"])["mean"]
-        about = mine.iloc[0].to_dict() | {"federation": ALL, "dataset": ALL, "family": AVERAGE}
+        about = mine.iloc[0].to_dict() | {"federation": ALL, "dataset": ALL, "family": "Average"}
         about |= {"column": "All columns", "place": 0, **spread, **means}
         about |= {"published": number, printed.ROW: number.row}
         found.append(about | {"difference": printed.off(ours, number), "seeds": 1})
