@@ -279,7 +279,7 @@ class Result(Accuracies):
         if protocol not in ways:
             raise ConfigError(
                 f"{type(self.simulation.method).__name__} has no protocol {protocol!r} for {group} "
-                f"clients; it has {str([*ways])[1:-1] or 'none'}"
+                f"clients; it has {', '.join(map(repr, ways)) or 'none'}"
             )
         return known[client], group
 
