@@ -78,6 +78,15 @@ def test_a_name_that_is_not_utf8_is_refused(folder):
 
 
 def test_a_link_to_nothing_is_refused_unless_it_is_hidden(folder):
+def test_a_folder_that_cannot_be_read_is_refused(folder, monkeypatch):
+    for name in ("ant/1.png", "ant/2.png", "bee/1.png", "bee/2.png", "cat/1.png"):
+        image(folder / name, 5)
+    allowed = os.scandir  # root may read what has no permission
+    monkeypatch.setattr(os, "scandir", lambda x: (open if x.endswith("cat") else allowed)(x))
+    with pytest.raises(DataError, match=r"mine/cat cannot be read \(Is a directory\); make it"):
+        read(folder)
+
+
     for name in ("ant/1.png", "ant/2.png", "bee/1.png", "bee/2.png"):
         image(folder / name, 5)
     (folder / ".old").mkdir()
@@ -219,8 +228,7 @@ def test_arrays_may_name_their_clients(folder):
     np.savez(folder / "a.npz", x=x, y=[0, 1, 0, 1], client=np.array(["u", "u", "t", "t"]))
     made = read(folder, scaling="standard")
     known = x[[0, 2]]  # the training part: the first of every client
-    expected = (x - known.mean(0)) / known.std(0)
-    np.testing.assert_allclose(made.x, expected, rtol=1e-6)  # of float32
+    np.testing.assert_allclose(made.x, (x - known.mean(0)) / known.std(0), rtol=1e-6)  # of float32
     assert made.owner.tolist() == [1, 1, 0, 0]
 
 

@@ -141,8 +141,7 @@ def test_fedavg_has_an_accuracy_on_the_servers_test_examples():
 
 
 def test_metrics_have_the_server_in_rows_of_its_own_and_never_as_a_client():
-    run = simulation(FedAvg(task=tiny_task(), local=sgd()))
-    _, history = silently(run)
+    _, history = silently(simulation(FedAvg(task=tiny_task(), local=sgd())))
     rows, clients = run_rows(history), client_rows(history)
     assert {*rows[rows["group"] == "server"]["metric"]} == {"accuracy", "loss"}
     assert {*clients["group"]} == {"seen", "unseen"}
