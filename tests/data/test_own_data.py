@@ -1,5 +1,6 @@
 """A user's own data set: each format, each mistake, a federation of it, and what depends on it."""
 
+import base64
 import csv
 import os
 from functools import partial
@@ -342,6 +343,10 @@ def test_images_that_differ_are_refused(folder):
     with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*transparent pixels"):
         read(folder)
     layers = [Image.new("L", (4, 3), value) for value in (1, 2)]
+    deep = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABEAIAAADA54+dAAAAD0lEQVR4nGNgfsF+gXsHAAf7AobefG6n"
+    (folder / "b/1.png").write_bytes(base64.b64decode(deep))  # a pixel of colours of 16 bits
+    with pytest.raises(DataError, match=r"b/1.png must be .* 8-bit grey or RGB: KeyError.*16 bits"):
+        read(folder)
     layers[0].save(folder / "b/1.png", "TIFF", save_all=True, append_images=layers[1:])
     with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*several pictures"):
         read(folder)

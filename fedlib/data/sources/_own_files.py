@@ -178,7 +178,8 @@ def _image(path: Path) -> np.ndarray:
             # MPO is what cameras call a JPEG with its preview.
             if getattr(image, "is_animated", False) and image.format != "MPO":
                 raise ValueError("it has several pictures, as a stack of TIFF has")
-            mode = MODES[image.mode]
+            # Pillow would cut colours of 16 bits down to 8, and call them RGB.
+            mode = MODES["16 bits" if re.search("RGBX?;16", str(image.tile)) else image.mode]
             pixels = np.asarray(ImageOps.exif_transpose(image).convert(mode))  # as viewers turn it
     except unread as error:
         raise DataError(f"{path} must be an image of 8-bit grey or RGB: {error!r:.200}") from None
