@@ -78,7 +78,6 @@ def test_a_name_that_is_not_utf8_is_refused(folder):
         read(folder)
 
 
-def test_a_link_to_nothing_is_refused_unless_it_is_hidden(folder):
 def test_a_folder_that_cannot_be_read_is_refused(folder, monkeypatch):
     for name in ("ant/1.png", "ant/2.png", "bee/1.png", "bee/2.png", "cat/1.png"):
         image(folder / name, 5)
@@ -88,6 +87,7 @@ def test_a_folder_that_cannot_be_read_is_refused(folder, monkeypatch):
         read(folder)
 
 
+def test_a_link_to_nothing_is_refused_unless_it_is_hidden(folder):
     for name in ("ant/1.png", "ant/2.png", "bee/1.png", "bee/2.png"):
         image(folder / name, 5)
     (folder / ".old").mkdir()
@@ -270,6 +270,7 @@ ARRAYS = [
     ({"x": X, "y": np.array([0, np.nan, 1, 1])}, "y of example 1 is missing"),
     ({"x": X, "y": [0] * 4}, "all labels are 0, one class"),
     ({"x": np.full((4, 2), 2**24 + 1), "y": Y}, "x of example 0 has an integer beyond"),
+    ({"x": np.full((4, 2), 2**60 + 1), "y": Y}, "x of example 0 has an integer beyond"),
     ({"x": X, "y": [1, 1, 2, 2]}, "from 1 to 2; number classes from 0"),
     ({"x": X, "y": [-1, 0, 1, 1]}, "from -1 to 1; number classes from 0"),
     ({"x": X, "y": [0, 0, 0, 10**9]}, "from 0 to 1000000000; number classes from 0"),
@@ -342,11 +343,11 @@ def test_images_that_differ_are_refused(folder):
     Image.new("RGB", (4, 3), (1, 2, 3)).quantize().save(folder / "b/1.png", transparency=0)
     with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*transparent pixels"):
         read(folder)
-    layers = [Image.new("L", (4, 3), value) for value in (1, 2)]
     deep = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABEAIAAADA54+dAAAAD0lEQVR4nGNgfsF+gXsHAAf7AobefG6n"
     (folder / "b/1.png").write_bytes(base64.b64decode(deep))  # a pixel of colours of 16 bits
     with pytest.raises(DataError, match=r"b/1.png must be .* 8-bit grey or RGB: KeyError.*16 bits"):
         read(folder)
+    layers = [Image.new("L", (4, 3), value) for value in (1, 2)]
     layers[0].save(folder / "b/1.png", "TIFF", save_all=True, append_images=layers[1:])
     with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*several pictures"):
         read(folder)

@@ -270,10 +270,10 @@ def _check_inputs(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) 
 
 def _to_float32(name: str, x: np.ndarray) -> np.ndarray:
     """Numbers as float32, with seven digits; integers of more, infinity and NaN are a DataError."""
-    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite: refused
+    whole = x.dtype.kind in "iu"  # these may not be rounded, not even as a float64 would be
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
         rounded = x.astype(np.float32)
-    whole = x.dtype.kind in "iu"  # these may not be rounded
-    exact = rounded.astype(np.float64) == x if whole else np.isfinite(rounded)
+        exact = rounded.astype(np.int64) == x if whole else np.isfinite(rounded)
     if len(wrong := np.flatnonzero(~exact.reshape(len(x), -1).all(1))):
         why = ROUNDED if whole else "is not finite, NaN or too large"
         raise DataError(f"{name} of example {wrong[0]} {why}")
