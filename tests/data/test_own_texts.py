@@ -29,8 +29,8 @@ def test_tokens_are_the_most_frequent_words_of_the_training_texts():
 
 
 def saved(folder, padding="[PAD]"):
-    """A file of `tokenizers`: each letter is a token."""
-    letters = {padding: 0} | {letter: i for i, letter in enumerate("abcdefghij", 1)}
+    """A file of `tokenizers`: each letter is a token; no token has the number 1."""
+    letters = {padding: 0} | {letter: i for i, letter in enumerate("abcdefghij", 2)}
     made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=letters, merges=[]))
     made.save(str(folder / "tokenizer.json"))
     return folder / "tokenizer.json"
@@ -38,8 +38,8 @@ def saved(folder, padding="[PAD]"):
 
 def test_a_file_of_tokenizers_gives_its_tokens(tmp_path):
     made = tokenisers.of_texts([], length=3, file=saved(tmp_path))
-    assert made.tokens == (11, 0)
-    assert made.rows(["cab", "jihg", "a"], 3).tolist() == [[3, 1, 2], [10, 9, 8], [1, 0, 0]]
+    assert made.tokens == (12, 0)
+    assert made.rows(["cab", "jihg", "a"], 3).tolist() == [[4, 2, 3], [11, 10, 9], [2, 0, 0]]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_text_or_a_column_may_be_a_word_for_what_is_missing(tmp_path):
 
 def test_the_tokeniser_of_a_folder_is_taken(tmp_path):
     saved(folder(tmp_path, CSV))
-    assert own.read(tmp_path, source="reviews", length=4).tokens == (11, 0)
+    assert own.read(tmp_path, source="reviews", length=4).tokens == (12, 0)
 
 
 @pytest.mark.parametrize(
