@@ -12,7 +12,7 @@ from fedlib.data import tokenisers
 from fedlib.data.examples import TEST, TRAIN
 from fedlib.data.sources import own
 from fedlib.errors import ConfigError, DataError
-from fedlib.models import transformer
+from fedlib.models import constant, transformer
 
 TEXTS = ["The sun is good", "a BAD day", "good, good Sun", "so bad"]
 TEXTS += ["Good day", "bad sun", "good news", "bad luck"]
@@ -97,6 +97,7 @@ def test_whole_numbers_stay_whole_and_columns_of_a_frame_do_not():
         clients = fedlib.partition(given, LABELS, "iid", num_clients=2, seed=1)
         assert clients.x.dtype == np.int64 and clients.tokens == (32, 0)
     trained(clients, OfWords())
+    trained(clients, constant.build(2))  # reads none of them
     with pytest.raises(ConfigError, match="integers stay integers: are they tokens"):
         trained(clients, nn.Linear(4, 2))
     frame = fedlib.partition(pd.DataFrame(tokens), LABELS, "iid", num_clients=2, seed=1)
