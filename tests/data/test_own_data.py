@@ -3,6 +3,7 @@
 import base64
 import csv
 import os
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -231,6 +232,15 @@ def test_arrays_may_name_their_clients(folder):
     known = x[[0, 2]]  # the training part: the first of every client
     np.testing.assert_allclose(made.x, (x - known.mean(0)) / known.std(0), rtol=1e-6)  # of float32
     assert made.owner.tolist() == [1, 1, 0, 0]
+
+
+def test_scaling_needs_little_memory_besides_the_data(folder):
+    np.savez(folder / "a.npz", x=np.ones((10_000, 50), np.float32), y=np.arange(10_000) % 2)
+    for scaling in ("unit", "standard"):
+        tracemalloc.start()
+        size = read(folder, scaling=scaling).x.nbytes
+        assert tracemalloc.get_traced_memory()[1] < 4.5 * size
+        tracemalloc.stop()
 
 
 def test_classes_that_take_turns_are_in_both_parts_of_a_client(folder):

@@ -115,8 +115,7 @@ def test_what_happens_on_the_server_is_told_apart_from_the_clients_work(tmp_path
     assert without.server_examples is None
     for told, name in ((result, "with.h5"), (without, "without.h5")):
         told.save(tmp_path / name)
-        read = RunResult.load(tmp_path / name).server_examples
-        assert np.array_equal(read, told.server_examples)
+        assert np.array_equal(RunResult.load(tmp_path / name).server_examples, told.server_examples)
 
 
 # -- evaluation and metrics --------------------------------------------------------------------
