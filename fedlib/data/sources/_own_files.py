@@ -249,8 +249,9 @@ def _npz(path: Path) -> Content:
 def _check_inputs(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) -> np.ndarray:
     """Inputs as `Content` has them, images with a channel."""
     if x.dtype.kind in "OU" and x.ndim == 1:
-        if odd := [i for i, text in enumerate(x) if not isinstance(text, str) or not text.strip()]:
-            raise DataError(f"{path}: x of example {odd[0]} must be a text, got {x[odd[0]]!r:.80}")
+        if odd := [i for i, text in enumerate(x) if not _is_text(text)]:
+            told = f"must be a text that UTF-8 can write, got {x[odd[0]]!r:.80}"
+            raise DataError(f"{path}: x of example {odd[0]} {told}")
         return x.astype(object)
     if tokens:
         if x.dtype.kind not in "iu" or x.ndim != 2 or (x < 0).any():
@@ -266,6 +267,11 @@ def _check_inputs(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) 
         raise DataError(f"{path}: channels come first in x, [M, C, H, W], got {list(x.shape)}")
     x = x[:, None] if x.ndim == 3 and not signals else x
     return x if x.dtype == np.uint8 and x.ndim > 2 else _to_float32(f"{path}: x", x)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether this is a text, not blank, and without halves of characters, as JSON may have."""
+    return isinstance(value, str) and value.strip() > "" and not re.search("[\ud800-\udfff]", value)
 
 
 def _to_float32(name: str, x: np.ndarray) -> np.ndarray:
