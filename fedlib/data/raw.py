@@ -142,10 +142,11 @@ def files_below(folder: Path, pattern: str = "*") -> list[str]:
     Unlike `Path.rglob`, links to folders are followed, but not one to a folder that contains it.
 
     Raises:
-      DataError: for a link to nothing, or a name that is not UTF-8, which no table could show.
+      DataError: for a folder in it that cannot be read, a link to nothing, or a name that is not
+        UTF-8, which no table could show.
     """
     found: list[Path] = []
-    for place, folders, names in os.walk(folder, followlinks=True):
+    for place, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
         here, folders[:] = Path(place).resolve(), _without_hidden(folders)
         folders[:] = [x for x in folders if not here.is_relative_to((here / x).resolve())]
         found += (Path(place, name) for name in fnmatch.filter(_without_hidden(names), pattern))
@@ -155,6 +156,12 @@ def files_below(folder: Path, pattern: str = "*") -> list[str]:
     if strange := [name for name in shown if name != name.encode(errors="ignore").decode()]:
         raise DataError(f"{folder}: the name of {strange[0]!a} is not UTF-8; give it another")
     return shown
+
+
+def _refuse(error: OSError) -> None:
+    """Raises DataError for a folder that cannot be read; one that is not there has no files."""
+    if not isinstance(error, FileNotFoundError):
+        raise DataError(f"{error.filename} cannot be read ({error.strerror}); make it readable")
 
 
 def _without_hidden(names: list[str]) -> list[str]:

@@ -128,5 +128,6 @@ def _cutter(found: Any, length: int) -> Tokeniser:
     found.enable_truncation(length)
     found.no_padding()
     padding = (found.token_to_id(name) for name in PADDING)
-    tokens = Tokens(found.get_vocab_size(), next(x for x in padding if x is not None))
+    # Not the number of tokens: a vocabulary may leave some numbers out.
+    tokens = Tokens(max(found.get_vocab().values()) + 1, next(x for x in padding if x is not None))
     return Tokeniser(length, tokens, lambda text: found.encode(text).ids)

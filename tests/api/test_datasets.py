@@ -59,8 +59,7 @@ def test_data_sets_of_pytorch_become_a_federation(kind):
     given = [KINDS[kind](X[part], Y[part]) for part in PARTS]
     pairs = [(X[part], Y[part]) for part in PARTS]
     expected = fedlib.Federation.from_arrays(pairs, pairs)
-    made = fedlib.Federation.from_datasets(given, given)
-    assert made.digests == expected.digests
+    assert fedlib.Federation.from_datasets(given, given).digests == expected.digests
 
 
 def test_without_a_test_part_a_fraction_of_each_client_tests():

@@ -97,8 +97,7 @@ def test_what_a_server_has_instead_is_refused_and_named(server, tmp_path):
 
 
 def test_the_second_address_is_used_when_the_first_is_down(server, tmp_path):
-    down = "http://127.0.0.1:1/a.gz"
-    file = official("set/raw/a.gz", CONTENT, urls=(down, server.url("/a.gz")))
+    file = official("set/raw/a.gz", CONTENT, urls=("http://127.0.0.1:1/a.gz", server.url("/a.gz")))
     assert get(file, tmp_path / "one") == CONTENT
     server.content["/b.gz"] = CONTENT
     server.cuts = [40_000, 0, 0]

@@ -1,7 +1,9 @@
 """A user's own data set: each format, each mistake, a federation of it, and what depends on it."""
 
+import base64
 import csv
 import os
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -74,6 +76,15 @@ def test_the_folder_of_a_class_may_be_a_link(folder, tmp_path):
 def test_a_name_that_is_not_utf8_is_refused(folder):
     image(folder / os.fsdecode(b"caf\xe9") / "1.png", 5)
     with pytest.raises(DataError, match=r"'caf\\udce9/1.png' is not UTF-8; give it another"):
+        read(folder)
+
+
+def test_a_folder_that_cannot_be_read_is_refused(folder, monkeypatch):
+    for name in ("ant/1.png", "ant/2.png", "bee/1.png", "bee/2.png", "cat/1.png"):
+        image(folder / name, 5)
+    allowed = os.scandir  # root may read what has no permission
+    monkeypatch.setattr(os, "scandir", lambda x: (open if x.endswith("cat") else allowed)(x))
+    with pytest.raises(DataError, match=r"mine/cat cannot be read \(Is a directory\); make it"):
         read(folder)
 
 
@@ -219,9 +230,17 @@ def test_arrays_may_name_their_clients(folder):
     np.savez(folder / "a.npz", x=x, y=[0, 1, 0, 1], client=np.array(["u", "u", "t", "t"]))
     made = read(folder, scaling="standard")
     known = x[[0, 2]]  # the training part: the first of every client
-    expected = (x - known.mean(0)) / known.std(0)
-    np.testing.assert_allclose(made.x, expected, rtol=1e-6)  # of float32
+    np.testing.assert_allclose(made.x, (x - known.mean(0)) / known.std(0), rtol=1e-6)  # of float32
     assert made.owner.tolist() == [1, 1, 0, 0]
+
+
+def test_scaling_needs_little_memory_besides_the_data(folder):
+    np.savez(folder / "a.npz", x=np.ones((10_000, 50), np.float32), y=np.arange(10_000) % 2)
+    for scaling in ("unit", "standard"):
+        tracemalloc.start()
+        size = read(folder, scaling=scaling).x.nbytes
+        assert tracemalloc.get_traced_memory()[1] < 4.5 * size
+        tracemalloc.stop()
 
 
 def test_classes_that_take_turns_are_in_both_parts_of_a_client(folder):
@@ -261,6 +280,7 @@ ARRAYS = [
     ({"x": X, "y": np.array([0, np.nan, 1, 1])}, "y of example 1 is missing"),
     ({"x": X, "y": [0] * 4}, "all labels are 0, one class"),
     ({"x": np.full((4, 2), 2**24 + 1), "y": Y}, "x of example 0 has an integer beyond"),
+    ({"x": np.full((4, 2), 2**60 + 1), "y": Y}, "x of example 0 has an integer beyond"),
     ({"x": X, "y": [1, 1, 2, 2]}, "from 1 to 2; number classes from 0"),
     ({"x": X, "y": [-1, 0, 1, 1]}, "from -1 to 1; number classes from 0"),
     ({"x": X, "y": [0, 0, 0, 10**9]}, "from 0 to 1000000000; number classes from 0"),
@@ -332,6 +352,10 @@ def test_images_that_differ_are_refused(folder):
         read(folder)
     Image.new("RGB", (4, 3), (1, 2, 3)).quantize().save(folder / "b/1.png", transparency=0)
     with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*transparent pixels"):
+        read(folder)
+    deep = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABEAIAAADA54+dAAAAD0lEQVR4nGNgfsF+gXsHAAf7AobefG6n"
+    (folder / "b/1.png").write_bytes(base64.b64decode(deep))  # a pixel of colours of 16 bits
+    with pytest.raises(DataError, match=r"b/1.png must be .* 8-bit grey or RGB: KeyError.*16 bits"):
         read(folder)
     layers = [Image.new("L", (4, 3), value) for value in (1, 2)]
     layers[0].save(folder / "b/1.png", "TIFF", save_all=True, append_images=layers[1:])

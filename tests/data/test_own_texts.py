@@ -12,7 +12,7 @@ from fedlib.data import tokenisers
 from fedlib.data.examples import TEST, TRAIN
 from fedlib.data.sources import own
 from fedlib.errors import ConfigError, DataError
-from fedlib.models import transformer
+from fedlib.models import constant, transformer
 
 TEXTS = ["The sun is good", "a BAD day", "good, good Sun", "so bad"]
 TEXTS += ["Good day", "bad sun", "good news", "bad luck"]
@@ -29,8 +29,8 @@ def test_tokens_are_the_most_frequent_words_of_the_training_texts():
 
 
 def saved(folder, padding="[PAD]"):
-    """A file of `tokenizers`: each letter is a token."""
-    letters = {padding: 0} | {letter: i for i, letter in enumerate("abcdefghij", 1)}
+    """A file of `tokenizers`: each letter is a token; no token has the number 1."""
+    letters = {padding: 0} | {letter: i for i, letter in enumerate("abcdefghij", 2)}
     made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=letters, merges=[]))
     made.save(str(folder / "tokenizer.json"))
     return folder / "tokenizer.json"
@@ -38,8 +38,8 @@ def saved(folder, padding="[PAD]"):
 
 def test_a_file_of_tokenizers_gives_its_tokens(tmp_path):
     made = tokenisers.of_texts([], length=3, file=saved(tmp_path))
-    assert made.tokens == (11, 0)
-    assert made.rows(["cab", "jihg", "a"], 3).tolist() == [[3, 1, 2], [10, 9, 8], [1, 0, 0]]
+    assert made.tokens == (12, 0)
+    assert made.rows(["cab", "jihg", "a"], 3).tolist() == [[4, 2, 3], [11, 10, 9], [2, 0, 0]]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,9 @@ def test_whole_numbers_stay_whole_and_columns_of_a_frame_do_not():
         clients = fedlib.partition(given, LABELS, "iid", num_clients=2, seed=1)
         assert clients.x.dtype == np.int64 and clients.tokens == (32, 0)
     trained(clients, OfWords())
+    trained(clients, constant.build(2))  # reads none of them
+    with pytest.raises(DataError, match=r"x of example 1 must be a text that UTF-8 .*'a.ud83d'"):
+        fedlib.partition(["a", "a\ud83d", *TEXTS[2:]], LABELS, "iid", num_clients=2, length=4)
     with pytest.raises(ConfigError, match="integers stay integers: are they tokens"):
         trained(clients, nn.Linear(4, 2))
     frame = fedlib.partition(pd.DataFrame(tokens), LABELS, "iid", num_clients=2, seed=1)
@@ -153,7 +156,7 @@ def test_a_text_or_a_column_may_be_a_word_for_what_is_missing(tmp_path):
 
 def test_the_tokeniser_of_a_folder_is_taken(tmp_path):
     saved(folder(tmp_path, CSV))
-    assert own.read(tmp_path, source="reviews", length=4).tokens == (11, 0)
+    assert own.read(tmp_path, source="reviews", length=4).tokens == (12, 0)
 
 
 @pytest.mark.parametrize(

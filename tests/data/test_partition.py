@@ -113,8 +113,7 @@ def test_pathological_clients_have_as_many_labels_as_shards():
 
 
 def test_a_writer_is_a_client_and_small_ones_are_left_out():
-    owner = np.array([1, 0, 1, 2, 1, 0, 0, 2, 0])
-    data = numbered(np.zeros(9, int), owner=owner, num_owners=3)
+    data = numbered(np.zeros(9, int), owner=np.array([1, 0, 1, 2, 1, 0, 0, 2, 0]), num_owners=3)
     assert sorted(lists(Writer(**SPLIT).owners(data, 0))) == [[0, 2, 4], [1, 5, 6, 8]]
 
 
@@ -178,8 +177,7 @@ def test_examples_without_an_owner_are_not_stored():
 
 
 def test_clients_without_training_or_test_examples_are_dropped_and_numbers_kept():
-    owners = [np.arange(0, 10), np.array([], int), np.array([20]), np.arange(30, 40)]
-    built = federation(owners)
+    built = federation([np.arange(0, 10), np.array([], int), np.array([20]), np.arange(30, 40)])
     assert built.client_id.tolist() == [0, 3]
     assert len(built.x) == 20
 

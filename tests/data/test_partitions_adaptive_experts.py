@@ -62,8 +62,7 @@ def test_halves_are_rounded_up(value, expected):
 
 def test_the_angle_is_the_true_cluster_of_a_client_and_only_what_is_dealt_is_stored():
     sizes = {"train_examples": 10, "test_examples": 3, "val_fraction": 0.2}
-    angles = [0, 90, 180, 270]
-    built = federation("digits", "rotated", num_clients=8, rotations=angles, **sizes)
+    built = federation("digits", "rotated", num_clients=8, rotations=[0, 90, 180, 270], **sizes)
     assert built.cluster.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert built.train.sizes.tolist() == [8] * 8 and built.val.sizes.tolist() == [2] * 8
     assert built.test.sizes.tolist() == [3] * 8

@@ -115,8 +115,7 @@ def test_what_happens_on_the_server_is_told_apart_from_the_clients_work(tmp_path
     assert without.server_examples is None
     for told, name in ((result, "with.h5"), (without, "without.h5")):
         told.save(tmp_path / name)
-        read = RunResult.load(tmp_path / name).server_examples
-        assert np.array_equal(read, told.server_examples)
+        assert np.array_equal(RunResult.load(tmp_path / name).server_examples, told.server_examples)
 
 
 # -- evaluation and metrics --------------------------------------------------------------------
@@ -141,8 +140,7 @@ def test_fedavg_has_an_accuracy_on_the_servers_test_examples():
 
 
 def test_metrics_have_the_server_in_rows_of_its_own_and_never_as_a_client():
-    run = simulation(FedAvg(task=tiny_task(), local=sgd()))
-    _, history = silently(run)
+    _, history = silently(simulation(FedAvg(task=tiny_task(), local=sgd())))
     rows, clients = run_rows(history), client_rows(history)
     assert {*rows[rows["group"] == "server"]["metric"]} == {"accuracy", "loss"}
     assert {*clients["group"]} == {"seen", "unseen"}

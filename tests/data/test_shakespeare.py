@@ -131,8 +131,7 @@ def test_the_test_lines_are_the_last_fifth_rounded_as_in_the_paper(num, last):
 
 
 def test_a_role_becomes_two_texts_without_line_breaks_and_wide_spaces():
-    lines = [f"line   {number},  " for number in range(20)]
-    train, test = split_role(lines, 0.8)
+    train, test = split_role([f"line   {number},  " for number in range(20)], 0.8)
     assert test == "line 17,  line 18,  line 19, "
     assert train.count("line") == 17 and train.endswith("line 16, ")
 

@@ -86,8 +86,7 @@ def test_accuracy_is_expected_over_the_label(executor):
     cohort = cohort_of(LINEAR, made, executor=executor)
     for sign, expected in ((1, made.optimum), (-1, 1 - made.optimum)):
         rule = {"head.weight": sign * theta[None], "head.bias": torch.zeros(1).double()}
-        personal = cohort.held(rule)
-        found = score(method, personal, cohort, "test")
+        found = score(method, cohort.held(rule), cohort, "test")
         np.testing.assert_allclose(found.correct / found.count, expected[cohort.host_ids])
 
 

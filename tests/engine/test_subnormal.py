@@ -43,5 +43,4 @@ def test_only_there_and_even_after_an_error():
 def test_every_executor_does_it(kind, sizes):
     task, federation = tiny_task(dtype=torch.float32), toy_federation(sizes, unseen=0)
     cohort, start = cohort_of(task, federation, executor=kind()), SMALL.repeat(len(sizes))
-    found = cohort.scan(lambda x, batch: x * 1e-10, start, local=sgd(steps=1))
-    assert not found.any()
+    assert not cohort.scan(lambda x, batch: x * 1e-10, start, local=sgd(steps=1)).any()

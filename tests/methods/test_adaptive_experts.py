@@ -244,8 +244,7 @@ def test_an_ensemble_of_three():
 def test_of_two_experts_a_sigmoid_weighs_the_local_one(num_experts, gate):
     # One cluster, or two of which one is in use: then only the last output counts.
     method = speakers(num_experts)
-    outputs = method.networks.outputs(torch.tensor([0]))
-    assert outputs.tolist() == [len(gate) - 1]
+    assert method.networks.outputs(torch.tensor([0])).tolist() == [len(gate) - 1]
     mixture = Mixture(says(LOGITS[:1]), says(LOGITS[2]), says(gate), torch.tensor([0]))
     g = 1 / (1 + math.exp(-0.7))
     f = np.exp(LOGITS.numpy()) / np.exp(LOGITS.numpy()).sum(1, keepdims=True)

@@ -118,8 +118,7 @@ def test_known_clusters_must_be_there_and_have_a_model_each():
 
 def test_pooled_data():
     federation, task = toy_federation(sizes=(7, 12, 7, 10)), tiny_task(norm=True)
-    seen = federation.ids("seen")
-    rows = np.concatenate([federation.train.of(c) for c in seen])
+    rows = np.concatenate([federation.train.of(c) for c in federation.ids("seen")])
     owned = [(rows, federation.test.of(0))]
     one = clients_with(federation.x, federation.y, owned, federation.num_classes)
     hand = Reference(one, task)

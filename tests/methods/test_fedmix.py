@@ -197,8 +197,7 @@ def skewed():
     for client, lacks in enumerate((2, 0, 1)):
         rows = federation.train.of(client)
         y[rows] = np.where(y[rows] == lacks, (lacks + 1) % LABELS, y[rows])
-    side = np.random.default_rng(5).integers(0, 4, len(y))
-    return replace(federation, y=y, side=side)
+    return replace(federation, y=y, side=np.random.default_rng(5).integers(0, 4, len(y)))
 
 
 SETTINGS = [

@@ -286,8 +286,7 @@ def test_the_absent_count_with_as_many_examples_as_those_who_hold_some_out():
 def test_who_never_took_part_has_the_first_private_model_and_the_servers_shared_one():
     federation, method = toy_federation(SIZES), make("fedapen")
     state, cohort = run(method, federation, ids=[1, 2])
-    everyone = cohort_of(method.task, federation, round=ROUNDS)
-    personal = method.personalise(state, everyone)
+    personal = method.personalise(state, cohort_of(method.task, federation, round=ROUNDS))
     for c in (0, 3):
         assert_close(personal.models["large"][c], LARGE[c % 2].init(0), 0)
         assert_close(personal.models["small"][c], state.small, 0)

@@ -155,8 +155,7 @@ def test_all_experts_see_the_same_pictures():
 
 
 def normal(*shape, seed=0):
-    draw = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=draw, dtype=torch.float64)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def twins(layer):

@@ -267,8 +267,7 @@ def test_images_are_changed_in_training_alone_and_only_if_asked_for(name, params
         seen = nn.Sequential(*CHANGES[name])(batch.x)
     assert not torch.equal(seen, batch.x)
     found = changing.logits(tree.clone(named), batch._replace(train=True))
-    expected = plain.logits(tree.clone(drawn), batch._replace(x=seen, train=True))
-    assert torch.equal(found, expected)
+    assert torch.equal(found, plain.logits(tree.clone(drawn), batch._replace(x=seen, train=True)))
 
 
 def test_a_single_logit_is_that_of_class_1():

@@ -155,8 +155,7 @@ def test_switchable_normalisation_is_the_golden_one():
     x = torch.tensor([[1.0, 2, 3], [3, 6, 0]], dtype=torch.float64)
     expected = [[-1.095438, -0.654652, 1.035095], [0.267261, 1.118033, -1.107822]]
     expected = torch.tensor(expected, dtype=torch.float64)
-    found = SwitchNorm1d(3).double()(x)
-    torch.testing.assert_close(found, expected, rtol=0, atol=GOLDEN)
+    torch.testing.assert_close(SwitchNorm1d(3).double()(x), expected, rtol=0, atol=GOLDEN)
 
 
 def test_two_dimensional_switchable_normalisation_mixes_the_statistics_by_their_shares():

@@ -69,8 +69,7 @@ def group_normalised(x, groups, scale, shift):
 @pytest.mark.parametrize("groups", [2, 4])
 @pytest.mark.parametrize("side", [(32, 32), (9, 14)])
 def test_resnet20_is_the_published_network(groups, side):
-    build = {"num_classes": 10, "norm_groups": groups}
-    task = task_of("resnet20", build, dtype=torch.float64)
+    task = task_of("resnet20", {"num_classes": 10, "norm_groups": groups}, dtype=torch.float64)
     params = varied(task.init(0))
     batch = batch_of("resnet20", (3, *side))
     rest = iter(params.values())  # kernel, scale and shift of each convolution in turn
@@ -147,8 +146,7 @@ def published_mobilenet_v2(params):
     ],
 )
 def test_mobilenet_v2_is_torchvisions_with_its_gradients_and_statistics(side, train, layout):
-    build = {"num_classes": 10, "dropout": 0.0}
-    task = task_of("mobilenet_v2", build, dtype=torch.float64)
+    task = task_of("mobilenet_v2", {"num_classes": 10, "dropout": 0.0}, dtype=torch.float64)
     params = varied(task.init(0))
     batch = batch_of("mobilenet_v2", (3, *side), train)
     batch = batch._replace(x=batch.x.contiguous(memory_format=layout))

@@ -52,8 +52,7 @@ def test_texts_come_back_from_disk_with_their_vocabulary(tmp_path):
     read = Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
     assert read.tokens == made.tokens == Tokens(200, 0)
     assert read.x.dtype == np.int32 and read.digests == made.digests
-    told = json.loads((tmp_path / "a.json").read_text())["tokens"]
-    assert told == {"vocabulary": 200, "pad": 0}
+    assert json.loads((tmp_path / "a.json").read_text())["tokens"] == {"vocabulary": 200, "pad": 0}
     with h5py.File(tmp_path / "a.h5", "a") as file:
         del file.attrs["tokens"]
     with pytest.raises(DataError, match="does not match its manifest: tokens differ"):
@@ -120,8 +119,7 @@ def test_a_model_and_a_module_start_from_weights_of_their_own(receipts):
     task = build_task(spec, weights=found)
     module, alone = build_method(spec, task, weights=found).large
     ours, theirs = task.init(3)["body.words.weight"], official("bert")
-    expected = theirs["bert.embeddings.word_embeddings.weight"].float()
-    assert torch.equal(ours, expected)
+    assert torch.equal(ours, theirs["bert.embeddings.word_embeddings.weight"].float())
     assert torch.equal(module.init(3)["body.words.weight"], official("gpt2")["wte.weight"].float())
     assert not torch.equal(alone.init(3)["body.words.weight"], official("gpt2")["wte.weight"])
 
@@ -140,8 +138,7 @@ def test_other_receipts_than_those_of_the_run_are_refused(given, asked, message,
 
 
 def test_a_module_without_a_name_map_cannot_have_weights(receipts):
-    module = {"model": "mlp", "params": {}, "weights": "encoder_weights"}
-    spec = declared(modules={"gate": module})
+    spec = declared(modules={"gate": {"model": "mlp", "params": {}, "weights": "encoder_weights"}})
     found = weight_files(spec, [receipts["encoder_weights"]])
     with pytest.raises(ConfigError, match="module gate: mlp: it cannot start from the weights"):
         build_method(spec, tiny_task(), weights=found)

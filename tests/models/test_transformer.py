@@ -232,8 +232,7 @@ def test_a_text_of_nothing_but_padding_still_has_numbers(layout):
 
 @every_layout
 def test_no_two_dropout_layers_draw_the_same_mask(layout):
-    module = transformer.build(3, f"tiny-{layout}")
-    layers = [m for m in module.modules() if isinstance(m, Dropout)]
+    layers = [m for m in transformer.build(3, f"tiny-{layout}").modules() if isinstance(m, Dropout)]
     # The head's, the embedding's; of each block those of attention, and of both sums.
     assert len({layer.salt for layer in layers}) == len(layers) == 2 + 3 * LAYERS
 

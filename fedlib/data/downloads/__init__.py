@@ -45,14 +45,9 @@ class Table(NamedTuple):
     local: str = ""
 
 
-def names() -> list[str]:
-    """Names of all tables, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
-
-
 def weights() -> list[str]:
-    """Names of the tables of pretrained weights."""
-    return [name for name in names() if name.endswith("_weights")]
+    """Names of the tables of pretrained weights, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*_weights.toml"))
 
 
 def files(name: str, source: str | None = None) -> dict[str, AnyFile]:

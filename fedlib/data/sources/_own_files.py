@@ -178,7 +178,8 @@ def _image(path: Path) -> np.ndarray:
             # MPO is what cameras call a JPEG with its preview.
             if getattr(image, "is_animated", False) and image.format != "MPO":
                 raise ValueError("it has several pictures, as a stack of TIFF has")
-            mode = MODES[image.mode]
+            # Pillow would cut colours of 16 bits down to 8, and call them RGB.
+            mode = MODES["16 bits" if re.search("RGBX?;16", str(image.tile)) else image.mode]
             pixels = np.asarray(ImageOps.exif_transpose(image).convert(mode))  # as viewers turn it
     except unread as error:
         raise DataError(f"{path} must be an image of 8-bit grey or RGB: {error!r:.200}") from None
@@ -248,8 +249,9 @@ def _npz(path: Path) -> Content:
 def _check_inputs(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) -> np.ndarray:
     """Inputs as `Content` has them, images with a channel."""
     if x.dtype.kind in "OU" and x.ndim == 1:
-        if odd := [i for i, text in enumerate(x) if not isinstance(text, str) or not text.strip()]:
-            raise DataError(f"{path}: x of example {odd[0]} must be a text, got {x[odd[0]]!r:.80}")
+        if odd := [i for i, text in enumerate(x) if not _is_text(text)]:
+            told = f"must be a text that UTF-8 can write, got {x[odd[0]]!r:.80}"
+            raise DataError(f"{path}: x of example {odd[0]} {told}")
         return x.astype(object)
     if tokens:
         if x.dtype.kind not in "iu" or x.ndim != 2 or (x < 0).any():
@@ -267,12 +269,17 @@ def _check_inputs(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) 
     return x if x.dtype == np.uint8 and x.ndim > 2 else _to_float32(f"{path}: x", x)
 
 
+def _is_text(value: Any) -> bool:
+    """Whether this is a text, not blank, and without halves of characters, as JSON may have."""
+    return isinstance(value, str) and value.strip() > "" and not re.search("[\ud800-\udfff]", value)
+
+
 def _to_float32(name: str, x: np.ndarray) -> np.ndarray:
     """Numbers as float32, with seven digits; integers of more, infinity and NaN are a DataError."""
-    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite: refused
+    whole = x.dtype.kind in "iu"  # these may not be rounded, not even as a float64 would be
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
         rounded = x.astype(np.float32)
-    whole = x.dtype.kind in "iu"  # these may not be rounded
-    exact = rounded.astype(np.float64) == x if whole else np.isfinite(rounded)
+        exact = rounded.astype(np.int64) == x if whole else np.isfinite(rounded)
     if len(wrong := np.flatnonzero(~exact.reshape(len(x), -1).all(1))):
         why = ROUNDED if whole else "is not finite, NaN or too large"
         raise DataError(f"{name} of example {wrong[0]} {why}")

@@ -158,7 +158,8 @@ def _inputs(contents: Sequence[Content]) -> np.ndarray:
                 f"{other.path} has inputs of shape {other.x.shape[1:]} and type {other.x.dtype}; "
                 f"they must be as in {first.path}, {first.x.shape[1:]} and {first.x.dtype}"
             )
-    return np.concatenate([_in_order(content, named) for content in contents])
+    arrays = [_in_order(content, named) for content in contents]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)  # which copies even one
 
 
 def _find_header(contents: Sequence[Content]) -> Content:
@@ -243,13 +244,12 @@ def _scale(
         return x, tuple(mean.tolist()), tuple(std.tolist())
     axes = (0, *range(2, x.ndim))
     known = x[train].astype(np.float64)
-    low, width = known.mean(axes, keepdims=True), known.std(axes, keepdims=True)
-    if scaling == "unit":
-        low = known.min(axes, keepdims=True)
-        width = known.max(axes, keepdims=True) - low
+    find = (np.min, np.ptp) if scaling == "unit" else (np.mean, np.std)
+    low, width = (one(known, axes, keepdims=True) for one in find)
+    del known  # of twice the size of x, as is x - low
     width = np.where(width > 0, width, 1)
-    scale = (tuple(low.ravel().tolist()), tuple(width.ravel().tolist()))
-    return ((x - low) / width).astype(np.float32), *scale
+    scaled = np.divide(x - low, width, out=np.empty(x.shape, np.float32), casting="same_kind")
+    return scaled, tuple(low.ravel().tolist()), tuple(width.ravel().tolist())
 
 
 def _of_bytes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

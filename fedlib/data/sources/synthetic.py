@@ -75,8 +75,7 @@ def _examples(
     start = 0
     for count, direction in zip(counts, theta, strict=True):
         block = slice(start, start + count)
-        logits = x[block] @ direction + draw.normal(0, NOISE, count)
-        y[block] = logits > 0  # round(sigmoid(logit))
+        y[block] = x[block] @ direction + draw.normal(0, NOISE, count) > 0  # round(sigmoid(logit))
         start += count
     order = draw.permutation(num)
     return x[order], y[order]
