@@ -12,8 +12,6 @@ from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.files import atomic
 
-NOTE = "seal"  # in the footer
-
 
 def write_parquet(
     frame: pd.DataFrame, path: str | Path, made: seals.Made | None = None, **how: object
@@ -28,7 +26,7 @@ def write_parquet(
     with atomic(path) as temporary:
         with pa.parquet.ParquetWriter(temporary, table.schema, **how) as writer:
             writer.write_table(table)
-            notes = {NOTE: seals.BLANK.decode()} | ({seals.MADE: str(made)} if made else {})
+            notes = {"seal": seals.BLANK.decode()} | ({seals.MADE: str(made)} if made else {})
             writer.add_key_value_metadata(notes)
         seals.close(temporary)
 

@@ -269,9 +269,9 @@ def _check_inputs(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) 
     return x if x.dtype == np.uint8 and x.ndim > 2 else _to_float32(f"{path}: x", x)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(x: Any) -> bool:
     """Whether this is a text, not blank, and without halves of characters, as JSON may have."""
-    return isinstance(value, str) and value.strip() > "" and not re.search("[\ud800-\udfff]", value)
+    return isinstance(x, str) and x.strip() != "" and not re.search("[\ud800-\udfff]", x)
 
 
 def _to_float32(name: str, x: np.ndarray) -> np.ndarray:

@@ -75,7 +75,8 @@ def _examples(
     start = 0
     for count, direction in zip(counts, theta, strict=True):
         block = slice(start, start + count)
-        y[block] = x[block] @ direction + draw.normal(0, NOISE, count) > 0  # round(sigmoid(logit))
+        logits = x[block] @ direction + draw.normal(0, NOISE, count)
+        y[block] = logits > 0  # round(sigmoid(logit))
         start += count
     order = draw.permutation(num)
     return x[order], y[order]

@@ -128,7 +128,8 @@ def _client(
         region = draw.choice(len(shares), num, p=shares)
         first = x[:, : len(shares)]
         rows, largest = np.arange(num), first.argmax(1)
-        first[rows, region], first[rows, largest] = first[rows, largest], first[rows, region]
+        swapped = first[rows, region]
+        first[rows, region], first[rows, largest] = first[rows, largest], swapped
         return x, _sigmoid(STEEPNESS * (x * concepts[region]).sum(1))
     return x, _sigmoid(STEEPNESS * (x @ concepts.T)) @ shares
 

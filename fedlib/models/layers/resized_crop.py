@@ -36,7 +36,8 @@ class ResizedCrop(nn.Module):
         draws = uniform(_SALT, (len(x), 2 * ATTEMPTS + 2), x)
         height, width = self._size(draws[:, :ATTEMPTS], draws[:, ATTEMPTS:-2], x)
         rows = _stretch(x.shape[-2], height, draws[:, -2])[:, None]
-        return rows @ x @ _stretch(x.shape[-1], width, draws[:, -1])[:, None].mT
+        columns = _stretch(x.shape[-1], width, draws[:, -1])[:, None]
+        return rows @ x @ columns.mT
 
     def _size(self, area: Tensor, ratio: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Height and width, in whole pixels, of the first rectangle that fits -> each [B]

@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import Formatter
 
 DIGITS = 5
-UNNAMED = "_"  # first character of Matplotlib's labels for artists without a label
 
 
 def of(figure: Figure) -> list[dict]:
@@ -71,11 +70,11 @@ def _series(axes: Axes, titles: dict) -> Iterator[dict]:
     for line in axes.get_lines():
         if line.get_transform() == axes.transData and line not in whiskers:
             joined, color = line.get_linestyle() != "None", to_hex(line.get_color())
-            label = str(line.get_label())
+            label = str(line.get_label())  # Matplotlib's own, "_child3", if it was given none
             dash = line._unscaled_dash_pattern[1]  # Matplotlib has no public name for it
             x, y = map(_round, line.get_xydata().T)
             yield {
-                "name": titles.get(color, "") if not label or label[0] == UNNAMED else label,
+                "name": titles.get(color, "") if not label or label[0] == "_" else label,
                 "color": color,
                 "line": joined,
                 "dash": [*(dash or ())] if joined else [],

@@ -9,8 +9,6 @@ from fedlib.report.pages import contents, filling
 from fedlib.report.pages.contents import Entry, Report
 from fedlib.report.tables.render import percent, points
 
-TITLE = "# Reproduction report: "
-
 
 def page(content: Report, out: Path | None = None) -> str:
     """The report; `out` is its future path, as links start there (None: beside its figures).
@@ -21,7 +19,7 @@ def page(content: Report, out: Path | None = None) -> str:
     return filling.markdown(
         "report.md.j2",
         {"link": partial(_link, folder=out and out.parent), "percent": percent, "points": points},
-        title=TITLE,
+        title="# Reproduction report: ",
         content=content,
         contents=contents,
     )

@@ -30,7 +30,6 @@ NOT_APPLICABLE = "N/A"  # the method has no such number
 SPREADS = {"ci95": "(± 95 % CI)", "std": "(± s.d.)"}  # meaning of the number after ±
 # Start of a formula, but not of a number or a list of numbers.
 FORMULA = re.compile(r"\s*(?:[=@]|[+-](?![\d.]+(?:, [+-]?[\d.]+)*$))")
-RANGE = re.compile(r"\(\S+ to \S+\)$")  # of two seeds, as `with_spread` writes it
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,8 @@ class Column:
     def over(self, texts: list[str]) -> "Column":
         """The head, with the kind of spread between seeds that these cells show, if any."""
         found = SPREADS[self.spread] if any("±" in text for text in texts) else ""
-        if not found and any(RANGE.search(text) for text in texts):
+        # Of two seeds `with_spread` writes both values.
+        if not found and any(re.search(r"\(\S+ to \S+\)$", text) for text in texts):
             found = "(min to max)"
         return replace(self, title=f"{self.title} {found}".strip())
 

@@ -16,7 +16,6 @@ from fedlib.report.pages import origin
 from fedlib.report.pages.contents import METRICS, pick_published
 from fedlib.report.tables.sheets import TableInputs
 
-TEST_SPLIT = "test"  # source of raw files: the images of EMNIST's test split alone
 RESULTS = ("history", "evaluation")  # files of a run
 TEXTS = ("federation", "label", "title", "metric", "column")
 NUMBERS = (printed.ROW, "published", "reproduced", "difference", "seeds")
@@ -59,7 +58,8 @@ def collect_ours(pack: Path, file: Path) -> pd.DataFrame:
             "title": [f"{title} ({x})".removesuffix(" (float32)") for title, x in named],
             "data": [one["title"] for one in data],
             "measured": [x.column or METRICS.get(x.metric, x.metric) for x in rows.itertuples()],
-            "is_split": [one["params"].get("source") == TEST_SPLIT for one in data],
+            # Whether clients have the images of EMNIST's test split alone.
+            "is_split": [one["params"].get("source") == "test" for one in data],
             "pack": str(pack),
         }
         every.append(rows.assign(**more))
