@@ -161,7 +161,7 @@ def files_below(folder: Path, pattern: str = "*") -> list[str]:
 def _refuse(error: OSError) -> None:
     """Raises DataError for a folder that cannot be read; one that is not there has no files."""
     if not isinstance(error, FileNotFoundError):
-        raise DataError(f"{error.filename} cannot be read ({error.strerror}); make it readable")
+        raise DataError(f"{error.filename} is no readable folder ({error.strerror}); make it one")
 
 
 def _without_hidden(names: list[str]) -> list[str]:

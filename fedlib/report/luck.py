@@ -176,7 +176,8 @@ def survival(
     found["share"] = _share(again, found["median"], against)
     by_dataset = pd.DataFrame(_by_dataset(again, title, against) for title in found.index)
     found = found.join(by_dataset.set_index("title"))
-    return found.assign(p_datasets=statistics.holm(found["p_datasets"])).reset_index()
+    # Student's p of nothing but zeros is NaN.
+    return found.assign(p_datasets=statistics.holm(found["p_datasets"].fillna(1))).reset_index()
 
 
 def _share(again: pd.DataFrame, median: pd.Series, against: str) -> pd.Series:

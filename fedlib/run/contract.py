@@ -29,15 +29,17 @@ UNTYPED = "has no type, so it would be ignored; write one, as NAME: float = 0.9"
 def check_fields(cls: type[Method], taken: Iterable[str] = ()) -> None:
     """Raise ConfigError for a method class whose settings would not be what they look like.
 
-    It is annotated but not a dataclass, or (a user's class) overrides a field without a type, has a
-    field with a name that is `taken`, or does not say for which groups it predicts.
+    It is annotated but not a dataclass, or (a user's class) overrides a field without a type, be it
+    in a base class, has a field with a name that is `taken`, or does not say for which groups it
+    predicts.
     """
     if "__dataclass_fields__" not in vars(cls) and inspect.get_annotations(cls):
         write = "@dataclass(frozen=True, kw_only=True)"
         raise ConfigError(f"{cls.__name__} is not a dataclass; write {write} above it")
-    names = {x.name for x in dataclasses.fields(cls)}
-    odd = dict.fromkeys(names & vars(cls).keys() - inspect.get_annotations(cls).keys(), UNTYPED)
-    odd |= dict.fromkeys(names & {*taken} - {"local"}, "is an argument of simulate, too")
+    typed = inspect.get_annotations(cls)
+    known = {x.name: x.default for x in dataclasses.fields(cls)}  # a default is an attribute, too
+    odd = {k: UNTYPED for k, x in known.items() if k not in typed and getattr(cls, k, x) is not x}
+    odd |= dict.fromkeys(known.keys() & {*taken} - {"local"}, "is an argument of simulate, too")
     if odd and not fields.is_ours(cls):
         raise ConfigError(f"{cls.__name__}.{min(odd)} {odd[min(odd)]}")
     _refuse_silence(cls)
@@ -132,11 +134,9 @@ def by_round(method: Method, state: Any) -> dict[str, np.ndarray]:
     """
     found, others = as_arrays(method.by_round(state)), method.diagnostics(state)
     for name, array in found.items():
-        which = f"{type(method).__name__}.by_round: {name}"
+        what = f"{type(method).__name__}.by_round: {name}"
         if array.ndim not in (1, 2):
-            raise ConfigError(
-                f"{which} must be [rounds] or [rounds, experts], got shape {[*array.shape]}"
-            )
+            raise ConfigError(f"{what} must be [rounds] or [rounds, experts], got {[*array.shape]}")
         if name in others or name in OF_NO_CLIENT:
-            raise ConfigError(f"{which} is the name of a diagnostic; choose another")
+            raise ConfigError(f"{what} is the name of a diagnostic; choose another")
     return found

@@ -81,7 +81,8 @@ def refuse(name: str, file: str | None) -> Iterator[None]:
         raise
     except Exception as error:  # a user's code may raise anything
         why = f"cannot train a model with these frozen weights ({type(error).__name__}: {error})"
-        lack = "; is a return missing?" if "None" in str(error) else ""
+        # Not any None: PyTorch shows signatures of what is called wrongly, and they have it.
+        lack = "; is a return missing?" * any(x in str(error) for x in ("NoneType", "is None"))
         told = f"{of_file(error, file, name)}{lack} {TRIED}" if file else f"{name} {why}"
         raise ConfigError(told) from error
 

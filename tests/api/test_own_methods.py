@@ -161,8 +161,7 @@ def test_it_is_loaded_as_it_is_written_however_soon_and_alike(mine, monkeypatch)
 def test_its_hyper_parameters_can_be_set_and_labels_do_not_leave_it_out(mine, declare):
     declare(toy=toy_paper())
     given = ["own-my-way.params.strength=2", "own-my-way.local.lr=0.5"]
-    config = {"methods": [mine()], "tag": "t", "labels": ["fedem"], "set": given}
-    plan = Plan(config)
+    plan = Plan({"methods": [mine()], "tag": "t", "labels": ["fedem"], "set": given})
     assert [key[2] for key in plan.runs if key[1] == "digits"] == ["fedem", "own-my-way"]
     run = plan.run(*KEY)
     assert run.params == {"strength": 2} and run.local["lr"] == 0.5

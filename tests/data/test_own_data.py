@@ -84,7 +84,7 @@ def test_a_folder_that_cannot_be_read_is_refused(folder, monkeypatch):
         image(folder / name, 5)
     allowed = os.scandir  # root may read what has no permission
     monkeypatch.setattr(os, "scandir", lambda x: (open if x.endswith("cat") else allowed)(x))
-    with pytest.raises(DataError, match=r"mine/cat cannot be read \(Is a directory\); make it"):
+    with pytest.raises(DataError, match=r"mine/cat is no readable folder \(Is a directory\); make"):
         read(folder)
 
 
@@ -354,9 +354,12 @@ def test_images_that_differ_are_refused(folder):
     with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*transparent pixels"):
         read(folder)
     deep = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABEAIAAADA54+dAAAAD0lEQVR4nGNgfsF+gXsHAAf7AobefG6n"
-    (folder / "b/1.png").write_bytes(base64.b64decode(deep))  # a pixel of colours of 16 bits
-    with pytest.raises(DataError, match=r"b/1.png must be .* 8-bit grey or RGB: KeyError.*16 bits"):
-        read(folder)
+    Image.new("RGB", (4, 3)).save(folder / "b/1.png", "TIFF", tiffinfo={284: 2})  # colours apart
+    apart = (folder / "b/1.png").read_bytes().replace(b"\x08\0" * 3, b"\x10\0" * 3)
+    for content in (base64.b64decode(deep), apart):  # colours of 16 bits
+        (folder / "b/1.png").write_bytes(content)
+        with pytest.raises(DataError, match=r"b/1.png must be .* grey or RGB: KeyError.*16 bits"):
+            read(folder)
     layers = [Image.new("L", (4, 3), value) for value in (1, 2)]
     layers[0].save(folder / "b/1.png", "TIFF", save_all=True, append_images=layers[1:])
     with pytest.raises(DataError, match=r"b/1.png must be .*: ValueError.*several pictures"):

@@ -98,7 +98,7 @@ def test_whole_numbers_stay_whole_and_columns_of_a_frame_do_not():
         assert clients.x.dtype == np.int64 and clients.tokens == (32, 0)
     trained(clients, OfWords())
     trained(clients, constant.build(2))  # reads none of them
-    with pytest.raises(DataError, match=r"x of example 1 must be a text that UTF-8 .*'a.ud83d'"):
+    with pytest.raises(DataError, match=r"x of example 1 must be a text, .* UTF-8 .*'a.ud83d'"):
         fedlib.partition(["a", "a\ud83d", *TEXTS[2:]], LABELS, "iid", num_clients=2, length=4)
     with pytest.raises(ConfigError, match="integers stay integers: are they tokens"):
         trained(clients, nn.Linear(4, 2))

@@ -36,8 +36,7 @@ def trained(executor, task=None, local=None, federation=None, count=4):
     first = replace(cohort_of(task, federation), executor=executor)
     for number in range(count):
         cohort = first.in_round(number)
-        start = cohort.broadcast(params)
-        models, memory = cohort.fit(task.loss, start, local=local, memory=memory)
+        models, memory = cohort.fit(task.loss, cohort.broadcast(params), local=local, memory=memory)
         params = cohort.average(models, params)
     return params, memory
 

@@ -222,7 +222,6 @@ def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():
 
 def test_a_declared_architecture_that_does_not_exist_is_named(declare):
     listed = {"large": [{"model": x, "params": {}} for x in ("mlp", "vgg")]}
-    run = toy_run(modules=listed)
-    declare(toy=toy_paper(federations=("digits",), runs=[run]))
+    declare(toy=toy_paper(federations=("digits",), runs=[toy_run(modules=listed)]))
     with pytest.raises(ConfigError, match=r"modules\[large\[1\]\]\.model.*vgg"):
         Plan({})

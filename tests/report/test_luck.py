@@ -150,6 +150,8 @@ def test_a_difference_survives_if_neither_tunings_nor_data_sets_explain_it(sprea
     both = planted({"A": lead, "B": 0.0}, small | spreads, draw=4)
     [row] = luck.survival(*both, ["A", "C"], "B").to_dict("records")
     assert row["title"] == "A" and of_tunings.verdict(row) == verdict
+    equal = (x.assign(value=0.1) for x in both)
+    assert luck.survival(*equal, ["A"], "B")["p_datasets"].tolist() == [1]
 
 
 def test_a_difference_that_one_tuning_made_is_luck():

@@ -178,8 +178,9 @@ def _image(path: Path) -> np.ndarray:
             # MPO is what cameras call a JPEG with its preview.
             if getattr(image, "is_animated", False) and image.format != "MPO":
                 raise ValueError("it has several pictures, as a stack of TIFF has")
-            # Pillow would cut colours of 16 bits down to 8, and call them RGB.
-            mode = MODES["16 bits" if re.search("RGBX?;16", str(image.tile)) else image.mode]
+            # Pillow would cut colours of 16 bits down to 8, and call them RGB. 258: TIFF's bits.
+            deep = 16 in getattr(image, "tag_v2", {}).get(258, ()) or "RGB;16" in str(image.tile)
+            mode = MODES["16 bits" if deep else image.mode]
             pixels = np.asarray(ImageOps.exif_transpose(image).convert(mode))  # as viewers turn it
     except unread as error:
         raise DataError(f"{path} must be an image of 8-bit grey or RGB: {error!r:.200}") from None
@@ -250,7 +251,7 @@ def _check_inputs(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) 
     """Inputs as `Content` has them, images with a channel."""
     if x.dtype.kind in "OU" and x.ndim == 1:
         if odd := [i for i, text in enumerate(x) if not _is_text(text)]:
-            told = f"must be a text that UTF-8 can write, got {x[odd[0]]!r:.80}"
+            told = f"must be a text, not blank, that UTF-8 can write, got {x[odd[0]]!r:.80}"
             raise DataError(f"{path}: x of example {odd[0]} {told}")
         return x.astype(object)
     if tokens:
