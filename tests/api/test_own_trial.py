@@ -188,9 +188,7 @@ def test_a_missing_file_is_an_error_until_it_is_there(mine, tmp_path):
 
 @pytest.mark.usefixtures("paper", "in_this_process")
 def test_a_wrong_value_that_is_set_is_told_and_not_that_no_run_is_left_to_set_it_for(mine):
-    text = (
-        "from fedlib.methods.fedprox import FedProx\nclass MyWay(FedProx):\n    mu: float = 0.1\n"
-    )
+    text = "from fedlib.methods.fedprox import FedProx\nclass MyWay(FedProx): ...\n"
     config = {"methods": [mine(text)], "set": ["own-my-way.params.mu=-1"], "tag": "odd"}
     for _ in range(2):  # asked, and known
         with pytest.raises(ConfigError, match="MyWay is left out of toy/digits.*: mu must be .*-1"):
