@@ -648,8 +648,9 @@ def test_what_a_result_does_not_have_is_told_with_what_it_has():
         result.plot(groups="unseen")
     with pytest.raises(ConfigError, match="no client 99; there are 0, 1, 2, 3, 4"):
         result.client_model(99)
-    with pytest.raises(ConfigError, match="FedAvg has no protocol 'x' for seen clients; it has 'd"):
-        result.client_model(result.accuracy().columns[0], "x")
+    told = "FedAvg has no protocol 'best' for seen clients; it has 'default'"
+    with pytest.raises(ConfigError, match=told):
+        result.client_model(result.accuracy().columns[0], "best")
     with pytest.raises(ConfigError, match=r"inputs must be torch.float32 of shape \[B, 64\]"):
         result.client_model(0)(torch.zeros(2, 8, 8))
 
