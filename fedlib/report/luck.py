@@ -183,10 +183,10 @@ def survival(
 def _share(again: pd.DataFrame, median: pd.Series, against: str) -> pd.Series:
     """Share of draws of tunings in which each difference is decided as by its median."""
     values, _, titles = cube(again)
-    place = {title: number for number, title in enumerate(titles)}
-    picked = draw_tunings(values)
-    differences = picked[..., [place[x] for x in median.index]] - picked[..., [place[against]]]
-    p = statistics.wilcoxon(np.moveaxis(differences, 1, -1).round(statistics.DECIMALS))
+    drawn = draw_tunings(values)
+    differences = (drawn - drawn[..., [titles.index(against)]]).round(statistics.DECIMALS)
+    differences = differences[..., [titles.index(title) for title in median.index]]
+    p = statistics.wilcoxon(np.moveaxis(differences, 1, -1))
     decided = statistics.holm(p) <= 1 - statistics.LEVEL
     same = np.sign(np.median(differences, axis=1)) == np.sign(median.to_numpy())
     return pd.Series((decided & same).mean(0), median.index)
