@@ -82,7 +82,7 @@ def choose(plan: Plan, fresh: Freshness) -> Plan:
     spent = duration([cell.seconds for cell in new])
     print(
         f"budget {budget}: {len(new)} cells to run in {spent}, {len(bought) - len(new)} done, "
-        f"{len(every) - len(bought)} not run",
+        f"{sum(cell.jobs > 0 for cell in every) - len(new)} not run",
         flush=True,
     )
     return freshness.make_plan({**plan.config, "runs": runs, "budget": None})
