@@ -54,6 +54,8 @@ def _answer(stage: str, spec: dict) -> Answer:
     except WRONG as error:
         told = " ".join(str(error).split()) or type(error).__name__
         return Answer(told, lasts=not isinstance(error.__cause__, PASSING))
+    except SystemExit:
+        return Answer("its method must not call sys.exit", lasts=True)
     return Answer("", lasts=True)
 
 

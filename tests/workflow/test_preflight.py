@@ -208,8 +208,11 @@ class Loud(FedAvg):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("most", "answer"), [(11, ""), (10, "too many classes")])
-def test_a_users_file_may_print_and_assert(tmp_path, most, answer):
+@pytest.mark.parametrize(
+    ("most", "answer"),
+    [(11, ""), (10, "too many classes"), ("exit()", "its method must not call sys.exit")],
+)
+def test_a_users_file_may_print_and_assert_and_must_not_exit(tmp_path, most, answer):
     (tmp_path / "loud.py").write_text(METHOD.format(most=most))
     spec = run(method=str(tmp_path / "loud.py")).spec(0).to_json() | {"groups": []}
     how = {"data": OWN["data"][0].spec(0), "raw": "", "executor": "auto"}  # without these data
@@ -244,6 +247,12 @@ def test_published_files_are_not_walked_through(plan, answers, monkeypatch):
     answers()
     monkeypatch.setattr(os, "walk", lambda *_, **__: pytest.fail("all of data/raw is walked"))
     preflight.check(plan(run()))
+
+
+def test_a_check_that_was_killed_is_told_with_what_may_have_been_the_reason(plan, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=-9))
+    with pytest.raises(ConfigError, match="check.py was ended by signal 9: .* too little memory"):
+        preflight.check(plan(run()))
 
 
 def test_building_takes_no_memory_for_values(monkeypatch):
