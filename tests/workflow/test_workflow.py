@@ -431,6 +431,14 @@ def test_every_gpu_has_one_job_before_any_has_two_and_sees_no_other(tmp_path, mo
     assert visible() == ("2", "3")
 
 
+def test_two_jobs_of_a_scheduler_may_have_cards_of_the_same_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu.tempfile, "gettempdir", lambda: str(tmp_path))
+    with contextlib.ExitStack() as stack:
+        for number, name in (("7", "0"), ("7", "1"), ("8", "0"), ("8", "1")):
+            monkeypatch.setenv("SLURM_JOB_ID", number)
+            assert stack.enter_context(lease(["0", "1"], wait=False)) == name
+
+
 def test_visible_gpus_are_those_that_cuda_would_use(monkeypatch):
     known = {"": (), "-1": (), "0": ("0",), "1, 0": ("1", "0"), "0,-1,1": ("0",)}
     for value, names in known.items():
