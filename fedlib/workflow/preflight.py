@@ -114,6 +114,8 @@ def _check_folders(plan: Plan) -> None:
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not os.access(there, os.W_OK | os.X_OK):
             raise ConfigError(f"{there} is not writable, and {why}, or make it writable")
+    if re.search("[\ud800-\udfff]", here := os.getcwd()):
+        raise ConfigError(f"{here}: work in a folder whose path is UTF-8, as pyarrow needs")
     if (free := shutil.disk_usage(".").free) < LEAST_FREE:
         raise ConfigError(f"the disk of {Path.cwd()} has {free / 1e6:.1f} MB free; make room first")
 

@@ -160,13 +160,15 @@ def test_a_folder_that_may_not_be_written_is_named_before_anything_runs(
     preflight.check(plan(run()))
 
 
-def test_a_full_disk_a_folder_with_braces_and_a_user_without_an_account_are_named_first(
+def test_a_full_disk_folders_of_odd_names_and_a_user_without_an_account_are_named_first(
     plan, answers, monkeypatch
 ):
     answers()
-    usage = SimpleNamespace(free=3_000_000)
-    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000))
     with pytest.raises(ConfigError, match="the disk of .* has 3.0 MB free; make room first"):
+        preflight.check(plan(run()))
+    monkeypatch.setattr(os, "getcwd", lambda: "/B\udcfccher")  # in Latin-1
+    with pytest.raises(ConfigError, match="B.cher: work in a folder whose path is UTF-8"):
         preflight.check(plan(run()))
     monkeypatch.setattr(preflight, "ROOT", Path("{mine}"))
     with pytest.raises(ConfigError, match="{mine}: move the checkout to a path without braces"):
