@@ -25,10 +25,11 @@ def servers(monkeypatch):
     started = []
 
     def start(*names: str, **environment: str) -> subprocess.Popen:
+        for name, value in environment.items():  # which the server has, too
+            monkeypatch.setenv(name, value)
         server, address = warm._server(names)
         started.append(server)
-        for name, value in {**environment, SERVERS: f"job={address}"}.items():
-            monkeypatch.setenv(name, value)
+        monkeypatch.setenv(SERVERS, f"job={address}")
         return server
 
     yield start
