@@ -19,10 +19,8 @@ def environment(device: object = None) -> dict:
 
     It lists only packages that are already imported, so the call is cheap. `gpu` is the name of
     `device`, a `torch.device`, or of the first GPU that PyTorch sees if that is none; None without
-    a GPU. `clean` says whether the checkout had no changes; None if git
-    does not know.
+    a GPU. `clean` says whether the checkout had no changes; None if git does not know.
     """
-    loaded = [name for name in _REPORTED if name in sys.modules]
     torch = sys.modules.get("torch")
     gpu = None
     if torch is not None and torch.cuda.is_available():
@@ -31,7 +29,7 @@ def environment(device: object = None) -> dict:
     commit, clean = _checkout(ROOT)
     return {
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in loaded},
+        **{name: importlib.metadata.version(name) for name in _REPORTED if name in sys.modules},
         "platform": platform.platform(),
         "cpu": _cpu_name(),
         "gpu": gpu,

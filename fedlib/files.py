@@ -15,8 +15,7 @@ from pathlib import Path
 
 def modules(folder: Path) -> tuple[str, ...]:
     """Names of the modules in a package's folder, sorted; not those that begin with "_"."""
-    names = [file.stem for file in folder.glob("*.py")]
-    return tuple(sorted(name for name in names if not name.startswith("_")))
+    return tuple(sorted(file.stem for file in folder.glob("[!_]*.py")))
 
 
 @contextlib.contextmanager

@@ -45,8 +45,9 @@ from fedlib.workflow.shell import option, write_specifications
 # --- This process ---------------------------------------------------------------------------------
 
 # Options that only read the folder, and are allowed while another Snakemake works in it.
-READERS = """--report --lint --list-rules --list --list-target-rules --lt --list-changes --summary
---detailed-summary --dag --rulegraph --filegraph""".split()
+READERS = """--report --lint --list-rules --list -l --list-target-rules --lt --list-changes --lc
+--list-input-changes --li --list-params-changes --lp --list-untracked --lu --summary -S
+--detailed-summary -D --dag --rulegraph --filegraph --d3dag""".split()
 words = [word.partition("=")[0] for word in sys.argv]
 process = internals.process(workflow)
 reads = process.is_dry or any(word in READERS for word in words)

@@ -54,6 +54,8 @@ def _answer(stage: str, spec: dict) -> Answer:
     except WRONG as error:
         told = " ".join(str(error).split()) or type(error).__name__
         return Answer(told, lasts=not isinstance(error.__cause__, PASSING))
+    except SystemExit:
+        return Answer("its method must not call sys.exit", lasts=True)
     return Answer("", lasts=True)
 
 
@@ -76,8 +78,8 @@ def _check_run(spec: dict) -> None:
     own_trial.check(run, check(run, groups), how["data"], how["raw"], how["executor"])
     if is_file(run.method):
         TRIED.append(run.method)
-        loaded = own_files.loaded_files(provenance.ROOT).keys()
-        if extra := sorted(loaded - {*provenance.closure(*TRIED)}):
+        covered = provenance.closure(*TRIED)
+        if extra := sorted(own_files.loaded_files(provenance.ROOT, covered)):
             raise ConfigError(
                 f"method {run.method} imports {', '.join(extra)} by a computed name, so that "
                 "an edit of it would repeat nothing; name it in an import statement"

@@ -255,4 +255,4 @@ def in_this_process(monkeypatch):
         return [answer(*asked) for asked in json.loads(json.dumps(wanted))]
 
     monkeypatch.setattr(preflight, "_answers", answers)
-    monkeypatch.setattr(own_files, "loaded_files", lambda checkout: {})  # the tests' own
+    monkeypatch.setattr(own_files, "loaded_files", lambda *_: {})  # the tests' own

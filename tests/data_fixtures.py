@@ -284,8 +284,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if server.encoding:
             self.send_header("Content-Encoding", server.encoding)
         self.end_headers()
-        cut = server.cuts.pop(0) if server.cuts else None
-        self.wfile.write(whole[:cut])
+        self.wfile.write(whole[: server.cuts.pop(0) if server.cuts else None])
 
     def log_message(self, *args):
         pass

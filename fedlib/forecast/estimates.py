@@ -163,7 +163,8 @@ def examples_of_round(spec: RunSpec, size: DataSize) -> float:
 
 def megabytes(spec: RunSpec, size: DataSize, speed: Speed) -> float:
     """Memory of a job: data, models of the server and of a client, and one for each client."""
-    models = FLOAT_BYTES * speed.numbers * spec.params.get("num_experts", 1)
+    experts = spec.params.get("num_experts", 1)
+    models = FLOAT_BYTES * speed.numbers * (experts if type(experts) is int else 1)
     room = ROOM_SHARE * memory() / (os.cpu_count() or 1)
     kept = min(room, 2 * FLOAT_BYTES * speed.numbers * size.owners)
     return round(BASE_MB + (size.size + 2 * COPIES * models + kept) / 1e6, 1)

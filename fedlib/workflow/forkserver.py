@@ -12,8 +12,9 @@ A job gives the same bits as one in a new process:
   fork. It also refuses all clients if an import failed.
 * There is no CUDA: `fedlib.workflow.warm` starts no server where jobs may use a GPU.
 
-A refused client starts an ordinary process. This process ends when the workflow ends, in any way,
-and then the kernel sends SIGTERM to its jobs, so trainings save a checkpoint.
+A refused client starts an ordinary process, and so does one for which no fork could start. This
+process ends when the workflow ends, in any way, and then the kernel sends SIGTERM to its jobs, so
+trainings save a checkpoint.
 
 It imports the standard library only. It needs Linux, for pidfd and prctl.
 """
@@ -85,14 +86,16 @@ class Server:
         request = None
         with contextlib.suppress(OSError, ValueError, struct.error):  # the client died
             request = receive(connection) if _is_own(connection) else None
-        if request is None or not self._is_ready_for(request.environment):
-            answer(connection, SENT_AWAY)
-        else:
-            parent = os.getpid()
-            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        pid, parent = None, os.getpid()
+        if request and self._is_ready_for(request.environment):
+            quiet = warnings.catch_warnings(action="ignore", category=DeprecationWarning)
+            with contextlib.suppress(OSError), quiet:  # there may be no room for a process
                 pid = os.fork()  # it warns of threads, see FORK_SAFE
-            if not pid:
-                return self._become(parent, request)
+        if request is None or pid is None:
+            answer(connection, SENT_AWAY)
+        elif not pid:
+            return self._become(parent, request)
+        else:
             ended = os.pidfd_open(pid)
             self._on(ended, lambda: self._send_status(pid, ended, connection))
             self._on(connection, lambda: self._pass_signal(pid, connection))
@@ -189,8 +192,7 @@ def threads() -> set[str]:
 def main() -> None:
     """Serve; in a job, run its script as Python would."""
     number, *names = sys.argv[1:]
-    has_own_folder = not sys.flags.safe_path
-    if has_own_folder:  # the folder of this file, whose modules jobs must not import
+    if has_own_folder := not sys.flags.safe_path:  # this file's, whose modules are not for jobs
         sys.path.pop(0)
     job = Server(socket.socket(fileno=int(number)), names).serve()
     if has_own_folder:

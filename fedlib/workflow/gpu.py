@@ -12,6 +12,7 @@ If a scheduler such as Slurm gave this job a single card, there is no lease.
 
 import contextlib
 import glob
+import itertools
 import math
 import os
 import re
@@ -96,10 +97,12 @@ def lease(
       devices: names as in `CUDA_VISIBLE_DEVICES`.
       per_device: jobs that may share a device.
       folder: of the lock files; by default one for this user on this machine, so that two
-        checkouts take turns too.
+        checkouts take turns too. A scheduler's job has one of its own, as it has cards of its own,
+        which may have the names of another job's.
       wait: whether to wait; otherwise the first device is used beside its jobs.
     """
-    folder = Path(folder or Path(tempfile.gettempdir()) / f"fedlib-gpu-{os.getuid()}")
+    names = "fedlib-gpu", str(os.getuid()), *filter(None, map(os.environ.get, SCHEDULED))
+    folder = Path(folder or Path(tempfile.gettempdir()) / "-".join(names))
     folder.mkdir(parents=True, exist_ok=True)
     slots = [(name, slot) for slot in range(per_device) for name in devices]
     with contextlib.ExitStack() as held:
@@ -150,10 +153,9 @@ def visible() -> tuple[str, ...]:
         # Numbered from 0, whatever the nodes are called: a container may have /dev/nvidia2 alone.
         nodes = [path for path in glob.glob("/dev/nvidia*") if re.fullmatch(r"\D+\d+", path)]
         return tuple(map(str, range(len(nodes))))
-    names = [name.strip() for name in chosen.split(",")]
-    if "-1" in names:  # CUDA ignores devices after an invalid one
-        names = names[: names.index("-1")]
-    return tuple(filter(None, names))
+    names = map(str.strip, chosen.split(","))
+    # CUDA ignores devices after an invalid one.
+    return tuple(filter(None, itertools.takewhile(lambda name: name != "-1", names)))
 
 
 def slots_per_device(num_devices: int) -> int:

@@ -9,7 +9,7 @@ import importlib.util
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -34,8 +34,13 @@ def imported_files(name: str, file: Path, checkout: Path) -> list[Path]:
     return [path for path in _walk(folders, parts) if not is_installed(path)]
 
 
-def loaded_files(checkout: Path) -> dict[str, Path]:
-    """The user's files that this process has imported, by their names in closures."""
+def loaded_files(checkout: Path, known: Iterable[str] = ()) -> dict[str, Path]:
+    """The user's files that this process has imported, by their names in closures.
+
+    Args:
+      known: names of files that are left out, also where they were imported by a link.
+    """
+    there = {(checkout / one).resolve() for one in known}
     files = [getattr(x, "__file__", None) for n, x in [*sys.modules.items()] if n not in _BEFORE]
     # Some modules give a name that is no file, such as torch.ops.
     paths = [Path(file) for file in files if isinstance(file, str) and file.endswith(".py")]
@@ -45,6 +50,7 @@ def loaded_files(checkout: Path) -> dict[str, Path]:
         name(path, checkout): path
         for path in paths
         if not is_installed(path) and not any(path.is_relative_to(x) for x in project)
+        if path.resolve() not in there
     }
 
 
@@ -73,9 +79,8 @@ def _known_folders(package: str) -> list[Path]:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return []
-    if spec is None or not (spec.origin or spec.submodule_search_locations):
-        return []
-    return [Path(place).parent for place in spec.submodule_search_locations or [spec.origin]]
+    places = (spec.submodule_search_locations or [spec.origin]) if spec else ()
+    return [Path(place).parent for place in filter(None, places)]
 
 
 def _walk(folders: list[Path], parts: list[str]) -> Iterator[Path]:

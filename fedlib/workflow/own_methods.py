@@ -152,7 +152,7 @@ def _canonical(path: str) -> str:
 
     The folder of a user whose workflow has this one as a module comes before the checkout.
     """
-    given = Path(path).expanduser()
+    given = Path(os.path.expanduser(path))  # which leaves the name of an unknown user
     whole = Path(os.path.abspath(given) if given.is_file() else os.path.normpath(ROOT / given))
     places = whole, whole.parent.resolve() / whole.name  # by a link to the checkout
     return next((str(x.relative_to(ROOT)) for x in places if x.is_relative_to(ROOT)), str(whole))

@@ -35,6 +35,7 @@ LEAST_FREE = 10_000_000  # bytes: with fewer Snakemake and Python fail with page
 
 SCRIPT = "scripts/check.py"
 SHOWN = 5  # complaints shown; further ones are only counted
+NO_MEMORY = ": there may be too little memory; stop other jobs or get more, and run again"
 
 
 def check(plan: Plan) -> Plan:
@@ -113,6 +114,8 @@ def _check_folders(plan: Plan) -> None:
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not os.access(there, os.W_OK | os.X_OK):
             raise ConfigError(f"{there} is not writable, and {why}, or make it writable")
+    if re.search("[\ud800-\udfff]", here := os.getcwd()):
+        raise ConfigError(f"{here}: work in a folder whose path is UTF-8, as pyarrow needs")
     if (free := shutil.disk_usage(".").free) < LEAST_FREE:
         raise ConfigError(f"the disk of {Path.cwd()} has {free / 1e6:.1f} MB free; make room first")
 
@@ -146,14 +149,12 @@ def list_builds(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict]]:
     for name, run in plan.runs.items():
         if plan.is_kept(*name):
             continue
-        spec = run.spec(run.tuning.get("seed", 0) if run.tuning else 0)
-        spec = replace(spec, tuning=run.tuning).to_json()
+        spec = replace(run.spec((run.tuning or {}).get("seed", 0)), tuning=run.tuning).to_json()
         spec |= {"groups": plan.papers[name.paper].required_groups(name.federation, name.label)}
         data = plan.data(name.paper, name.federation)
         how = {"data": data.spec(0), "executor": plan.config["executor"], "raw": raw}
         if is_file(run.method):  # what it does may depend on the data
-            seen = state(data.dataset, data.params.get("source"))
-            spec |= {"trial": {**how, "state": seen}}
+            spec |= {"trial": {**how, "state": state(data.dataset, data.params.get("source"))}}
         stage = "tune" if run.tuning else "train"
         code = plan.code(stage, **name._asdict())
         yield _place(name), (stage, canonical_json(spec), code, script), {"trial": how}
@@ -173,12 +174,10 @@ def _answers(wanted: list[tuple[str, dict]]) -> list[tuple[str, bool]]:
     """What is wrong with each ("" if nothing) and whether that lasts, from `scripts/check.py`."""
     if not wanted:
         return []
-    done = subprocess.run(
-        [sys.executable, str(ROOT / SCRIPT)],
-        input=json.dumps(wanted),
-        capture_output=True,
-        text=True,
-    )
+    how = {"input": json.dumps(wanted), "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, str(ROOT / SCRIPT)], **how)
+    if (signal := -done.returncode) > 0:
+        raise ConfigError(f"{SCRIPT} was ended by signal {signal}{NO_MEMORY * (signal == 9)}")
     if done.returncode:
         raise RuntimeError(f"{SCRIPT} failed:\n{done.stderr}")
     for line in dict.fromkeys(done.stderr.splitlines()):

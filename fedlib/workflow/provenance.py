@@ -126,7 +126,7 @@ def assert_covered(*roots: str) -> None:
     """
     loaded = {name for name in sys.modules if name == PACKAGE or name.startswith(PACKAGE + ".")}
     if any(map(_is_own, roots)):
-        loaded.update(own_files.loaded_files(ROOT))
+        loaded.update(own_files.loaded_files(ROOT, closure(*roots)))
     if extra := sorted(loaded.difference(closure(*roots), reachable(*PLUMBING))):
         raise RuntimeError(
             f"undeclared code dependency {', '.join(extra)}: loaded by this job, but not reachable "
@@ -215,8 +215,7 @@ def _is_own(root: str) -> bool:
 
 
 def _parents(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[:length]) for length in range(1, len(parts))]
+    return [name[:place] for place, character in enumerate(name) if character == "."]
 
 
 def _imported_names(tree: ast.Module, package: str) -> set[str]:

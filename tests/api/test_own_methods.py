@@ -176,6 +176,7 @@ def test_a_file_in_the_checkout_is_named_relative_to_it(tmp_path, monkeypatch, d
         assert own_methods.parse(text).path == "mine/my_way.py"
     monkeypatch.setenv("HOME", str(tmp_path / "mine"))
     assert own_methods.parse("~/my_way.py").path == "mine/my_way.py"
+    assert own_methods._canonical("~nobody-here/my_way.py") == "~nobody-here/my_way.py"
     (tmp_path / "checkout").symlink_to(tmp_path)
     given = f"{tmp_path}/checkout/mine/my_way.py"
     assert own_methods.parse(given).path == "checkout/mine/my_way.py"

@@ -96,8 +96,7 @@ def test_what_it_records_must_be_of_every_client_or_of_rounds(mine):
         try_method(mine(rounds.replace("RECORDED", "torch.ones(2, 2, 2)")))
     for name in ("examples_hard", "train_loss", "cluster"):  # a cost of preparing, and of a round
         with pytest.raises(ConfigError, match=f"may not be called '{name}'; avoid"):
-            named = rounds.replace("mine", name)
-            try_method(mine(named.replace("RECORDED", "torch.ones(200)")))
+            try_method(mine(rounds.replace("mine", name).replace("RECORDED", "torch.ones(200)")))
 
 
 @pytest.mark.parametrize(

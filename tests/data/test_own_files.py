@@ -93,6 +93,8 @@ def test_a_module_whose_file_is_gone_or_none_is_not_loaded_code(tmp_path, monkey
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(__file__=str(file)))
     mine = [path for path in own_files.loaded_files(ROOT).values() if path.is_relative_to(tmp_path)]
     assert mine == [tmp_path / "there.py"]
+    (tmp_path / "link").symlink_to(tmp_path)  # by which the file that imports it was given
+    assert f"{tmp_path}/there.py" not in own_files.loaded_files(ROOT, [f"{tmp_path}/link/there.py"])
 
 
 def test_what_pip_installed_for_the_user_alone_is_installed(tmp_path, monkeypatch):

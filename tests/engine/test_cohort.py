@@ -88,8 +88,7 @@ def test_a_client_trains_as_a_module_with_an_optimiser_does(executor, plan):
         module = module_of(task, task.init(0))
         steps = batches(*owned(federation, client), local, 3, "fit", client)
         descend([descent(module.parameters(), local)], steps, cross_entropy_of(module))
-        named = values_of(module)
-        assert_close(tree.take(trained, client), {n: named[n] for n in trained})
+        assert_close(tree.take(trained, client), {n: values_of(module)[n] for n in trained})
 
 
 # -- the order of examples ----------------------------------------------------------------

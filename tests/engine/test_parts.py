@@ -141,8 +141,7 @@ def test_rows_and_stacked_models_are_kept_in_the_order_of_the_cohort(monkeypatch
 def test_a_total_among_some_clients_is_theirs():
     task, federation = tiny_task(), federation_for("fedavg", SIZES)
     cohort = cohort_of(task, federation, [4, 1, 2])
-    x = torch.tensor([[1.0], [10.0], [100.0]])
-    total = cohort.total(x, np.array([True, False, True]))
+    total = cohort.total(torch.tensor([[1.0], [10.0], [100.0]]), np.array([True, False, True]))
     assert (total.sum.item(), total.weight) == (8 * 1 + 6 * 100, 8 + 6)
 
 

@@ -64,8 +64,7 @@ def test_rows_are_taken_and_put_by_client_beside_stacked_leaves():
 
 def test_kinds_are_told_apart_by_keys_shapes_types_and_by_what_is_no_tensor():
     longer, double = {"v": torch.zeros(5)}, {"v": torch.zeros(4).double()}
-    rows = Rows([deep, wide, longer, dict(deep), double])
-    assert tree.kinds(rows).tolist() == [0, 1, 2, 0, 3]
+    assert tree.kinds(Rows([deep, wide, longer, dict(deep), double])).tolist() == [0, 1, 2, 0, 3]
     assert tree.kinds({"a": Rows([deep] * 3), "b": Rows([0, 1, 0])}).tolist() == [0, 1, 0]
     one, other = tiny_task(), tiny_task()  # equal in all but who they are
     assert tree.kinds(Rows([one, other, one])).tolist() == [0, 1, 0]

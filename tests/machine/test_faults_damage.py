@@ -134,8 +134,7 @@ def tabled(paper) -> Callable[[], object]:
 def of_run(request, name: str, reader: Callable) -> Case:
     run = request.getfixturevalue("run")
     path = run[0].parent / name
-    named = "checkpoints" if "kept" in name else path.name
-    return Case(path, reader(run), named)
+    return Case(path, reader(run), "checkpoints" if "kept" in name else path.name)
 
 
 def of_paper(request, name: str) -> Case:

@@ -91,8 +91,7 @@ def refused(tally, what: str, use, *names: str) -> None:
 
 
 def planned(words: dict) -> None:
-    values = config.DEFAULTS | {"papers": ["pfedmm"]} | words
-    preflight.check(Plan(config.normalise(values)))
+    preflight.check(Plan(config.normalise(config.DEFAULTS | {"papers": ["pfedmm"]} | words)))
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -139,8 +139,7 @@ def test_a_read_only_folder_is_a_line(run, disk, tally, stage):
 def test_snakemake_in_a_read_only_folder_of_results_has_no_traceback(finished, disk, tmp_path):
     folder = workflow.clone(finished, tmp_path / "copy")
     shutil.rmtree(folder / "results")
-    out = disk("size=1m", "ro")
-    (folder / "results").symlink_to(out)
+    (folder / "results").symlink_to(disk("size=1m", "ro"))
     done = workflow.snakemake(folder, *workflow.smoke())
     assert done.returncode == 1
     assert "Read-only file system" in done.stdout or "not writable" in done.stdout, done.stdout

@@ -114,6 +114,7 @@ def test_memory_is_that_of_data_models_and_what_clients_keep_unless_it_goes_to_a
     assert more(0) == 0
     assert more(million) == pytest.approx(6 * 4 + 2 * 4 * 25)
     assert more(million, num_experts=3) == pytest.approx(3 * 6 * 4 + 2 * 4 * 25)
+    assert more(million, num_experts=[2, 4]) == more(million)  # of a user's own method
     monkeypatch.setattr(estimates, "memory", lambda: 0)
     assert more(million) == pytest.approx(6 * 4)
 

@@ -25,10 +25,11 @@ def servers(monkeypatch):
     started = []
 
     def start(*names: str, **environment: str) -> subprocess.Popen:
+        for name, value in environment.items():  # which the server has, too
+            monkeypatch.setenv(name, value)
         server, address = warm._server(names)
         started.append(server)
-        for name, value in {**environment, SERVERS: f"job={address}"}.items():
-            monkeypatch.setenv(name, value)
+        monkeypatch.setenv(SERVERS, f"job={address}")
         return server
 
     yield start
@@ -154,13 +155,12 @@ def test_another_environment_than_the_libraries_were_imported_in_gets_a_process_
     assert run(tmp_path, LOADED)[1] == "True\n"
 
 
-THREAD = (
-    "import threading, time\nthreading.Thread(target=time.sleep, args=[60], daemon=True).start()"
-)
+THREAD = "import threading as t, time\nt.Thread(target=time.sleep, args=[60], daemon=True).start()"
+FULL = "import os\n\ndef fork():\n    raise BlockingIOError\n\nos.fork = fork"
 
 
-@pytest.mark.parametrize("code", ["raise ValueError", THREAD])
-def test_libraries_that_fail_or_have_threads_are_not_forked(tmp_path, servers, code):
+@pytest.mark.parametrize("code", ["raise ValueError", THREAD, FULL])
+def test_failed_imports_threads_and_limits_of_processes_forbid_forks(tmp_path, servers, code):
     (tmp_path / "planted.py").write_text(code)
     servers(LIBRARY, "planted", PYTHONPATH=str(tmp_path))
     status, output, errors = run(tmp_path, LOADED)
@@ -169,8 +169,8 @@ def test_libraries_that_fail_or_have_threads_are_not_forked(tmp_path, servers, c
 
 def test_without_a_server_a_job_is_an_ordinary_process(tmp_path, monkeypatch, servers):
     monkeypatch.delenv(SERVERS, raising=False)
-    ordinary = (5, "['a b']\n", "")
-    assert run(tmp_path, "import sys; print(sys.argv[1:]); sys.exit(5)", "a b") == ordinary
+    code = "import sys; print(sys.argv[1:]); sys.exit(5)"
+    assert run(tmp_path, code, "a b") == (5, "['a b']\n", "")
     monkeypatch.setenv(SERVERS, "job=fedlib-nobody other")
     assert run(tmp_path, LOADED)[1] == "False\n"
     server = servers(LIBRARY)

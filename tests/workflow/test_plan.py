@@ -288,8 +288,7 @@ def test_raw_files_may_come_from_another_source_which_is_noted(declare):
 
 
 def test_filters_leave_out_a_paper_without_such_runs_unless_it_is_named(declare):
-    other = [toy_run("digits", "local")]
-    declare(one=toy_paper(name="one"), two=toy_paper(name="two", runs=other))
+    declare(one=toy_paper(name="one"), two=toy_paper(name="two", runs=[toy_run("digits", "local")]))
     assert list(Plan({"labels": ["fedem"]}).papers) == ["one"]
     with pytest.raises(ConfigError, match="papers: two has no run left"):
         Plan({"labels": ["fedem"], "papers": ["one", "two"]})
@@ -374,8 +373,7 @@ def test_later_files_and_the_command_line_win(tmp_path):
     one.write_text('{"scale": "demo", "tag": "a", "rounds": 4}')
     two.write_text('{"tag": "b", "seeds": [1]}')
     made = config.read([one, two], ["rounds=7", "labels=fedem"])
-    expected = {"scale": "demo", "tag": "b", "rounds": 7, "seeds": [1], "labels": ["fedem"]}
-    assert made == expected
+    assert made == {"scale": "demo", "tag": "b", "rounds": 7, "seeds": [1], "labels": ["fedem"]}
 
 
 @pytest.mark.parametrize(

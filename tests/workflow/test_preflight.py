@@ -160,13 +160,15 @@ def test_a_folder_that_may_not_be_written_is_named_before_anything_runs(
     preflight.check(plan(run()))
 
 
-def test_a_full_disk_a_folder_with_braces_and_a_user_without_an_account_are_named_first(
+def test_a_full_disk_folders_of_odd_names_and_a_user_without_an_account_are_named_first(
     plan, answers, monkeypatch
 ):
     answers()
-    usage = SimpleNamespace(free=3_000_000)
-    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000))
     with pytest.raises(ConfigError, match="the disk of .* has 3.0 MB free; make room first"):
+        preflight.check(plan(run()))
+    monkeypatch.setattr(os, "getcwd", lambda: "/B\udcfccher")  # in Latin-1
+    with pytest.raises(ConfigError, match="B.cher: work in a folder whose path is UTF-8"):
         preflight.check(plan(run()))
     monkeypatch.setattr(preflight, "ROOT", Path("{mine}"))
     with pytest.raises(ConfigError, match="{mine}: move the checkout to a path without braces"):
@@ -208,8 +210,11 @@ class Loud(FedAvg):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("most", "answer"), [(11, ""), (10, "too many classes")])
-def test_a_users_file_may_print_and_assert(tmp_path, most, answer):
+@pytest.mark.parametrize(
+    ("most", "answer"),
+    [(11, ""), (10, "too many classes"), ("exit()", "its method must not call sys.exit")],
+)
+def test_a_users_file_may_print_and_assert_and_must_not_exit(tmp_path, most, answer):
     (tmp_path / "loud.py").write_text(METHOD.format(most=most))
     spec = run(method=str(tmp_path / "loud.py")).spec(0).to_json() | {"groups": []}
     how = {"data": OWN["data"][0].spec(0), "raw": "", "executor": "auto"}  # without these data
@@ -244,6 +249,12 @@ def test_published_files_are_not_walked_through(plan, answers, monkeypatch):
     answers()
     monkeypatch.setattr(os, "walk", lambda *_, **__: pytest.fail("all of data/raw is walked"))
     preflight.check(plan(run()))
+
+
+def test_a_check_that_was_killed_is_told_with_what_may_have_been_the_reason(plan, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=-9))
+    with pytest.raises(ConfigError, match="check.py was ended by signal 9: .* too little memory"):
+        preflight.check(plan(run()))
 
 
 def test_building_takes_no_memory_for_values(monkeypatch):

@@ -172,8 +172,7 @@ def test_the_parent_packages_of_a_root_are_in_its_closure_and_imports_may_be_cir
 
 def test_what_only_a_type_checker_imports_does_not_count(package):
     guarded = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fedlib.b\n"
-    other = "else:\n    import fedlib.c\n"
-    package(a=guarded + other, b="", c="")
+    package(a=guarded + "else:\n    import fedlib.c\n", b="", c="")
     assert provenance.closure("fedlib.a") == ("fedlib", "fedlib.a", "fedlib.c")
     without = package.digest("from typing import TYPE_CHECKING\n", b="")
     assert package.digest(guarded, b="") == without
@@ -267,5 +266,4 @@ def test_plumbing_is_in_no_digest(package):
 
 def test_plumbing_reaches_nothing_that_computes():
     ground = {"fedlib", "fedlib.fields", "fedlib.run", "fedlib.run_spec"}
-    reached = set(provenance.reachable(*provenance.PLUMBING))
-    assert reached <= provenance.PLUMBING | ground
+    assert set(provenance.reachable(*provenance.PLUMBING)) <= provenance.PLUMBING | ground

@@ -98,8 +98,7 @@ def test_seeds_of_earlier_selections_stay_in_tables(folder):
     finish(Plan({"seeds": [7], "labels": ["fedem"]}))
     assert seeds(seeds=[3], labels=["fedem"]) == (dict.fromkeys(FEDEM, (3, 7)), [3, 7])
     finish(Plan({"seeds": [3], "labels": ["fedem"]}))
-    both = {**dict.fromkeys(FEDAVG, (3, 4)), **dict.fromkeys(FEDEM, (3, 4, 7))}
-    assert seeds() == (both, [3, 4])
+    assert seeds() == ({**dict.fromkeys(FEDAVG, (3, 4)), **dict.fromkeys(FEDEM, (3, 4, 7))}, [3, 4])
 
 
 def test_runs_that_nobody_declares_any_more_and_folders_of_other_names_are_left_alone(folder):

@@ -54,8 +54,7 @@ def fedlib(folder, *arguments: str, **changes: str) -> subprocess.CompletedProce
 
 
 def test_the_oldest_snakemake_is_the_same_everywhere_and_knows_priorities_that_are_functions():
-    text = (ROOT / "Snakefile").read_text()
-    oldest = re.search(r'^min_version\("(.*)"\)', text, re.MULTILINE)[1]
+    oldest = re.search(r'^min_version\("(.*)"\)', (ROOT / "Snakefile").read_text(), re.MULTILINE)[1]
     assert "priority: turn(" in "".join(rules().values())
     assert tuple(map(int, oldest.split("."))) >= (9, 17)  # 9.16.3: "have to be numeric"
     tested = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]["snakemake"]
@@ -79,8 +78,7 @@ def test_jobs_are_given_a_specification_and_a_code_digest_and_nothing_else():
     `script:` would repeat everything after a checkout, and `run:` cost seconds for each job.
     """
     for name, text in rules().items():
-        params = re.search(r"    params:\n((?: {8}.*\n)+)", text)
-        if params:
+        if params := re.search(r"    params:\n((?: {8}.*\n)+)", text):
             lines = [line.strip() for line in params[1].splitlines()]
             assert lines == [f'{key}=ask(PLAN.{of}, "{name}"),' for key, of in GIVEN.items()]
         assert not re.search(r"^ {4}(script|run):", text, re.M)
@@ -116,8 +114,7 @@ def test_a_file_that_no_run_makes_is_refused_and_a_wrong_configuration_without_a
 
 @slow
 def test_the_smoke_run_makes_every_table_figure_and_the_report(finished):
-    missing = [path for path in PLAN.targets() if not (finished / path).is_file()]
-    assert missing == []
+    assert [path for path in PLAN.targets() if not (finished / path).is_file()] == []
     said = finished.with_suffix(".log").read_text(encoding="utf-8")
     assert f"Report: {PLAN.path('report_html')} (open it in a browser)" in said
 
@@ -230,8 +227,7 @@ def test_the_commands_by_hand_are_those_of_the_rules(fresh):
     lines = re.findall(r"^Shell command: (python .*)", output, re.MULTILINE)
     lines = [re.sub(r" --code \w+| --gpus \d+| >> \S+ 2>&1$", "", line) for line in lines]
     of_rules = {re.sub(r" +", " ", line.strip()) for line in lines}
-    by_hand = {commands.command(PLAN, stage, **job) for stage, job in PLAN.jobs()}
-    assert of_rules == by_hand
+    assert of_rules == {commands.command(PLAN, stage, **job) for stage, job in PLAN.jobs()}
 
 
 @slow
@@ -341,8 +337,7 @@ def test_an_error_of_the_users_is_met_once_and_sigterm_ends_a_workflow_that_trie
     fresh, tmp_path
 ):
     folder = workflow.clone(fresh, tmp_path)
-    wrong = folder / "data/raw/mnist/raw/train-images-idx3-ubyte.gz"
-    write_text(wrong, "not the official one")
+    write_text(folder / "data/raw/mnist/raw/train-images-idx3-ubyte.gz", "not the official one")
     given = ["download_all", "--cores", "1", "--config", "scale=reduced", "papers=fedmix"]
     given += ["federations=two-shard-mnist"]
     done = workflow.snakemake(folder, *given)
@@ -372,10 +367,8 @@ def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(
     try:
         os.kill(job, signal.SIGSTOP)  # so that it is there until all have tried
         other = fedlib(folder, "make", "demo", **values)
-        assert other.returncode == 1
-
         said = r"(.* (is left out|are not shown).*\n)*"
-        assert re.fullmatch(said, other.stdout)
+        assert other.returncode == 1 and re.fullmatch(said, other.stdout)
         found = re.match(rf"error: ({folder} is in use by pid (\d+) on )", other.stderr)
         assert found, other.stderr
         message, holder = found.groups()
@@ -385,8 +378,9 @@ def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(
             done = workflow.snakemake(folder, *arguments, *workflow.smoke("--config", *LONG))
             assert done.returncode == 1
             assert message in done.stdout and "Traceback" not in done.stdout, done.stdout
-        code, _ = workflow.dry_run(folder, workflow.smoke("--config", *LONG))
-        assert code == 0  # looking is free
+        for look in ("--dry-run", "-S", "--lu"):  # looking is free
+            done = workflow.snakemake(folder, look, *workflow.smoke("--config", *LONG))
+            assert done.returncode == 0, done.stdout
         assert list((folder / ".snakemake/locks").iterdir())
         os.kill(job, signal.SIGCONT)
         assert first.wait(300) == 0
@@ -422,8 +416,7 @@ def test_no_two_jobs_have_the_same_gpu_at_a_time(tmp_path):
         spans[name].append((float(start), float(end)))
         waited.append(told.count("waiting for one of 2 GPU slots"))
     assert max(waited) == 1  # a line, and not one each time it looks
-    for mine in spans.values():
-        mine.sort()
+    for mine in map(sorted, spans.values()):
         assert all(end <= start for (_, end), (start, _) in zip(mine, mine[1:], strict=False))
     assert sum(map(len, spans.values())) == 6
 
@@ -436,6 +429,14 @@ def test_every_gpu_has_one_job_before_any_has_two_and_sees_no_other(tmp_path, mo
     with lease(visible(), folder=tmp_path):
         assert visible() == ("2",)
     assert visible() == ("2", "3")
+
+
+def test_two_jobs_of_a_scheduler_may_have_cards_of_the_same_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu.tempfile, "gettempdir", lambda: str(tmp_path))
+    with contextlib.ExitStack() as stack:
+        for number, name in (("7", "0"), ("7", "1"), ("8", "0"), ("8", "1")):
+            monkeypatch.setenv("SLURM_JOB_ID", number)
+            assert stack.enter_context(lease(["0", "1"], wait=False)) == name
 
 
 def test_visible_gpus_are_those_that_cuda_would_use(monkeypatch):
