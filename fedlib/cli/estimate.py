@@ -79,10 +79,9 @@ def choose(plan: Plan, fresh: Freshness) -> Plan:
         raise ConfigError(f"budget={budget} buys no cell of a table: {least}")
     runs = sorted(cell.name for cell in bought)
     new = [cell for cell in bought if cell.jobs]
-    spent = duration([cell.seconds for cell in new])
     print(
-        f"budget {budget}: {len(new)} cells to run in {spent}, {len(bought) - len(new)} done, "
-        f"{sum(cell.jobs > 0 for cell in every) - len(new)} not run",
+        f"budget {budget}: {len(new)} cells to run in {duration([cell.seconds for cell in new])}, "
+        f"{len(bought) - len(new)} done, {sum(cell.jobs > 0 for cell in every) - len(new)} not run",
         flush=True,
     )
     return freshness.make_plan({**plan.config, "runs": runs, "budget": None})

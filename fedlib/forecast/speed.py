@@ -45,7 +45,7 @@ SLOW = 1e-6  # learning rate that diverges on no examples
 
 
 def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
-    """Estimate runs, and add them to the file of estimates.
+    """Estimate runs, and add them to the file of estimates, if these are of this machine.
 
     Args:
       path: of the estimates.
@@ -56,9 +56,11 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
       ConfigError: for a federation that cannot be dealt as declared.
     """
     unit, kind = ("GPU", "gpu") if device == "cuda" else ("core", "cpu")
-    machine, kept = environment()[kind], seals.recall(path)
+    of, kept = {"unit": unit, "machine": environment()[kind]}, seals.recall(path)
     known = {name: dict(kept.get(name, {})) for name in ("sizes", "speeds", "runs")}
-    where = {"device": device, "machine": machine, "torch": torch.__version__}
+    if not of.items() <= kept.items():  # seconds of another machine
+        known["runs"].clear()
+    where = {"device": device, "machine": of["machine"], "torch": torch.__version__}
     unknown: dict[str, list[str]] = {}
     last = time.monotonic()
     try:
@@ -76,7 +78,7 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
             else:
                 known["runs"][request.name] = {stage: x._asdict() for stage, x in found.items()}
     finally:
-        seals.write_json(path, {"unit": unit, "machine": machine, **known})
+        seals.write_json(path, {**of, **known})
     for error, (first, *others) in unknown.items():
         more = f" and {len(others)} more" if others else ""
         print(f"time unknown: {first}{more}: {error}", flush=True)

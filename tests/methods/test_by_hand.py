@@ -281,8 +281,7 @@ def test_unseen_clients_carry_their_weights_from_one_evaluation_to_the_next():
     once = method.observe(state, unseen, "unseen")
     twice = method.observe(once, unseen, "unseen")
     # Fresh weights know nothing of earlier evaluations; carried ones sharpen each time.
-    fresh = method.welcome(twice, unseen)[1]
-    torch.testing.assert_close(once.pi[unseen.ids], fresh)
+    torch.testing.assert_close(once.pi[unseen.ids], method.welcome(twice, unseen)[1])
     assert twice.pi[unseen.ids].max() > once.pi[unseen.ids].max()
 
 

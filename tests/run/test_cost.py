@@ -253,8 +253,7 @@ def test_recurrent_layers_are_counted():
     )
     gates = 4 * hidden
     inputs, recurrent = gates * embedding + gates * hidden, 2 * gates * hidden  # of two layers
-    head = hidden * CLASSES
-    forward = length * (inputs + recurrent + head)
+    forward = length * (inputs + recurrent + hidden * CLASSES)
     # Of the gradients, nobody needs that of the zeros that both layers start from. That of the
     # embedding is needed: it is trained.
     assert measured(run) == 3 * forward - recurrent

@@ -204,6 +204,8 @@ def test_what_was_measured_is_kept_beside_the_estimates_and_not_measured_again(a
     monkeypatch.setattr(speed.downloads, "state", lambda *data: "a user's other files")
     with pytest.raises(ZeroDivisionError):
         asked(request())
+    monkeypatch.setattr(speed, "environment", lambda: {"cpu": "another machine"})
+    assert asked()["runs"] == {}
 
 
 def test_another_seed_that_is_finished_counts_first(asked, tmp_path):

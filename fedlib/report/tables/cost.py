@@ -115,8 +115,7 @@ def quantity(value: float) -> str:
         return ABSENT
     value = float(f"{value:.3g}")  # round first, because 999.9 becomes 1 k
     power = min(int(math.log10(value)) // 3, len(PREFIXES) - 1) if value >= 1 else 0
-    digits = value / 1000**power
-    text = f"{digits:#.3g}".removesuffix(".") if value else "0"
+    text = f"{value / 1000**power:#.3g}".removesuffix(".") if value else "0"
     return f"{text} {PREFIXES[power]}".strip()
 
 
