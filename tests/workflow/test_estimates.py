@@ -132,28 +132,28 @@ def test_a_plan_tells_times_by_stage_and_cell(plan):
     assert [*cells.summary(plan, [], estimates())] == ["results/demo is up to date: nothing to do"]
 
 
-def test_a_run_that_cannot_be_estimated_is_neither_bought_nor_done(plan, monkeypatch, tmp_path):
+def test_runs_without_an_estimate_are_neither_bought_nor_done(plan, monkeypatch, tmp_path, capsys):
     assert bought(cells_of(plan, known=Estimates()), 1e12) == []
     lines = "\n".join(cells.summary(plan, nothing_done(plan), Estimates()))
     assert re.search("Estimated core time on : unknown, ", lines)
-    some = Estimates(
-        "core", "an abacus", {k: x for k, x in estimates().costs.items() if "em" in k[0]}
-    )
-    lines = "\n".join(cells.summary(plan, nothing_done(plan), some))
+    some = {k: x for k, x in estimates().costs.items() if "em" in k[0]}
+    lines = "\n".join(cells.summary(plan, nothing_done(plan), Estimates("core", "an abacus", some)))
     assert "an abacus: 2.94 h + unknown" in lines
     for given, least in ((Estimates(), "unknown"), (estimates(), "3.33 min")):
         monkeypatch.setattr(estimate.Estimates, "read", lambda _, given=given: given)
         monkeypatch.setattr(estimate, "count_numbers", lambda *_: {})
-        with pytest.raises(
-            ConfigError, match=f"budget=1m buys no cell of a table: the cheapest takes {least}"
-        ):
+        said = f"budget=1m buys no cell of a table: the cheapest takes {least}"
+        with pytest.raises(ConfigError, match=said):
             estimate.choose(Plan({"budget": "1m"}), freshness.Freshness({}, set()))
-    in_figures = [cell._replace(tables=()) for cell in cells_of(plan)]
+    every = cells_of(plan)
+    in_figures = [cell._replace(tables=(), jobs=0) for cell in every]
     with monkeypatch.context() as patch, pytest.raises(ConfigError, match="no table shows these"):
         patch.setattr(estimate.cells, "cells", lambda *_: in_figures)
         estimate.choose(Plan({"budget": "99h"}), freshness.Freshness({}, set()))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(estimate.cells, "cells", lambda *_: every + in_figures)
     chosen = estimate.choose(Plan({"budget": "99h"}), freshness.Freshness({}, set()))
+    assert ", 0 done, 0 not run" in capsys.readouterr().out
     assert chosen.config["runs"] and not Path(chosen.path("budget")).exists()  # a plan changes none
 
 
