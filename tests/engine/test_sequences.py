@@ -70,8 +70,7 @@ def test_class_weights_multiply_the_losses_and_are_not_divided_out(shape):
 def test_a_mixture_of_sequences_is_mixed_label_by_label(per_example):
     log_probs = log_probs_of(4, 2, 3, LETTERS)
     pi = torch.tensor([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5], [0.7, 0.3]], dtype=torch.float64)
-    weights = pi if per_example else pi[0]
-    mixed = mixture_log_probs(weights.log(), log_probs)
+    mixed = mixture_log_probs((pi if per_example else pi[0]).log(), log_probs)
     assert mixed.shape == (4, 3, LETTERS)
     for i in range(4):
         own = pi[i] if per_example else pi[0]
