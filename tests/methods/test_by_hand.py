@@ -263,8 +263,7 @@ class PFedMM(Reference):
 )
 def test_pfedmm(settings):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 3
-    params = {"num_experts": experts, **settings}
-    method, state = trained("pfedmm", task, federation, **params)
+    method, state = trained("pfedmm", task, federation, num_experts=experts, **settings)
     start = method.init(4, 0).experts
     hand = PFedMM(federation, method, start["body"], tree.unstack(start["heads"]))
     hand.rounds(hand.client, hand.server)
