@@ -192,9 +192,11 @@ def test_what_clients_of_two_sizes_send_is_counted():
 
 
 def test_a_decentralised_run_mixes_what_is_shared_and_keeps_what_is_private():
-    run = simulation(aggregation="gossip")
+    run = simulation(aggregation="gossip", edge_probability=1.0)
     state, result = silently(run)
-    assert state.small["head.1.bias"].shape == (6, 3)  # a copy of each client's
+    copies = state.small["head.1.bias"]
+    assert copies.shape == (6, 3)  # a copy of each client's
+    assert_close(copies[:4], copies[1:5], 1e-9)  # all five are mixed with all others
     assert tree.kinds(state.models["large"]).tolist() == [0, 1, 0, 1, 0, 1]
     assert np.isfinite(result.train_loss).all()
     cohort = run.cohort(run.federation.ids("seen"), 0)

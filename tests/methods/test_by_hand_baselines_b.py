@@ -98,8 +98,7 @@ def test_known_clusters():
 
     def server(ids):
         for number in (0, 1):
-            members = {c: hand.nets[c] for c in ids if cluster[c] == number}
-            shared[number] = hand.average(members)
+            shared[number] = hand.average({c: hand.nets[c] for c in ids if cluster[c] == number})
 
     hand.rounds(client, server)
     known = replace(federation, cluster=cluster)

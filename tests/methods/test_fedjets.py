@@ -55,6 +55,5 @@ def test_a_round_is_a_loop_over_clients_and_the_experts_they_have(clients):
     data = toy_federation(SIZES)
     start = method.init(data.num_clients, 0)
     expected = ByHand(method, data, start.model).round(clients)
-    cohort = cohort_of(method.task, data, clients, executor="batched")
-    after = method.round(start, cohort).model
+    after = method.round(start, cohort_of(method.task, data, clients, executor="batched")).model
     assert_close({name: after[name] for name in expected}, expected, 1e-10)  # float64
