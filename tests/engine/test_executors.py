@@ -119,6 +119,7 @@ def test_examples_are_scored_in_as_large_batches_as_there_is_room_for(executor):
     scores = cohort.score(own_number, cohort.broadcast(task.init(0)))
     assert [scores[0, :7].tolist(), scores[1].tolist()] == [[*range(7)], [*range(12)]]
     assert max(sizes) > 4
+    assert max(size for size in sizes if size <= 4) == 4
 
 
 @pytest.mark.parametrize(

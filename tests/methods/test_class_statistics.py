@@ -96,8 +96,7 @@ HELD_CLASSES = torch.tensor([[True, False, True], [True, True, False]])
 def two_clients(**options):
     """Client 0 has the labels 2 0 0 2 2 and client 1 the label 1 once; inputs are 0, 1, 2, ..."""
     x, y = np.arange(8.0)[:, None].repeat(4, 1), np.array([2, 0, 0, 2, 2, 1, 0, 0])
-    federation = clients_with(x, y, [(range(5), [6]), ([5], [7])], 3)
-    return cohort_of(tiny_task(), federation, **options)
+    return cohort_of(tiny_task(), clients_with(x, y, [(range(5), [6]), ([5], [7])], 3), **options)
 
 
 # -- clients ------------------------------------------------------------------------------
