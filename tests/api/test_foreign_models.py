@@ -28,15 +28,16 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS if EVERYTHING else ("resnet", "vit", "swin"))
 def test_a_model_of_torchvision_is_trained_as_in_a_plain_loop(name):
     build = seeded(MODELS[name])
-    x, y = np.random.default_rng(0).normal(size=(32, 3, 32, 32)).astype(np.float32), np.arange(32)
-    y = y % 3
+    x, y = np.random.default_rng(0).normal(size=(32, 3, 32, 32)), np.arange(32) % 3
+    x = x.astype(np.float32)
     pairs = [(x[:12], y[:12]), (x[12:20], y[12:20])], [(x[20:26], y[20:26]), (x[26:], y[26:])]
     federation = fedlib.Federation.from_arrays(*pairs, num_classes=3)
     found = fedlib.simulate(federation, build, local=SGD, rounds=1, progress=None)
     expected, network = fedavg(build, federation, SGD, 1), found.client_model(0).network
     trained = dict(network.named_parameters()) | dict(network.named_buffers())
-    start = build().state_dict()
+    # Batch normalisation of maps of a pixel or four makes much of rounding.
+    start, rounding = build().state_dict(), 1e-4 if name == "resnet" else 1e-6
     for entry, value in expected.state_dict().items():
         if value.is_floating_point():
             step = float((value - start[entry]).abs().max())
-            torch.testing.assert_close(trained[entry], value, rtol=0, atol=1e-2 * step + 1e-4)
+            torch.testing.assert_close(trained[entry], value, rtol=0, atol=1e-2 * step + rounding)
