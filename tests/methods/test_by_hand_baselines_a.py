@@ -239,8 +239,7 @@ def test_pfedme_moreau():
     method, state = trained("pfedme_moreau", task, federation, **params)
     assert_params(state.params, shared.state_dict())
 
-    everyone = cohort_of(task, federation, executor="batched", round=ROUNDS)
-    ours = method.personalise(state, everyone)
+    ours = method.personalise(state, cohort_of(task, federation, executor="batched", round=ROUNDS))
     w = [p.detach().clone() for p in shared.parameters()]
     for c in hand.seen:
         theta = copy.deepcopy(shared)
@@ -262,8 +261,7 @@ def test_l2sgd():
 
     def client(c, number):
         steps = hand.batches(c, number, solver=replace(solver, steps=counts[number] or 1))
-        loss = cross_entropy_of(hand.nets[c])
-        descend(hand.solvers[c], islice(steps, counts[number]), loss)
+        descend(hand.solvers[c], islice(steps, counts[number]), cross_entropy_of(hand.nets[c]))
 
     def server(ids):
         hand.aggregate(ids)

@@ -67,10 +67,12 @@ def test_a_kind_has_a_module_that_makes_it_and_uses_all_of_its_fields(stage, kin
         text += inspect.getsource(importlib.import_module(f"fedlib.report.{kind}"))
     if issubclass(KINDS[stage][kind], Curves):
         text += inspect.getsource(curves)
+    if "kind.parse()" in text:
+        text += inspect.getsource(KINDS[stage][kind].parse).replace("self.", "kind.")
     unused = [
         field.name
         for field in dataclasses.fields(KINDS[stage][kind])[COMMON:]
-        if not re.search(rf'\bkind\.({field.name}\b|entries\("{field.name}"\)|parse\(\))', text)
+        if not re.search(rf'\bkind\.({field.name}\b|entries\("{field.name}"\))', text)
     ]
     assert not unused
 
