@@ -1,6 +1,7 @@
 """The global generators of the process: seeds pass through them, and what others draw is found."""
 
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -22,15 +23,8 @@ DRAWS = {
 }
 
 
-def network():
-    return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
-
-
-def states(seeds, map=map, model=network, **more):
-    def run(seed):
-        return quiet(cut(), model(), local=SGD, rounds=1, seed=seed, **more).state.params
-
-    return [*map(run, seeds)]
+def network(kind=nn.Linear):
+    return nn.Sequential(kind(64, 16), nn.ReLU(), kind(16, 10))
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -53,11 +47,27 @@ def test_gpus_that_are_first_used_in_a_block_have_its_seed_and_later_the_one_bef
     assert waiting == [5, 1, 5, torch.initial_seed()]
 
 
+class Slow(nn.Linear):
+    """Notes which layers draw their weights at the same time."""
+
+    drawing, seen = [], []
+
+    def reset_parameters(self):
+        self.drawing.append(self)
+        time.sleep(0.002)
+        self.seen.append(len(self.drawing))
+        super().reset_parameters()
+        self.drawing.remove(self)
+
+
 def test_runs_in_threads_give_the_bits_of_runs_one_after_the_other():
-    seeds = range(6)
-    before = torch.get_num_threads()
+    def run(seed):
+        return quiet(cut(), model, local=SGD, rounds=1, seed=seed).state.params
+
+    model, before = network(Slow), torch.get_num_threads()
     with ThreadPoolExecutor(4) as pool:
-        assert same_bits(states(seeds, pool.map), states(seeds))
+        assert same_bits([*pool.map(run, range(6))], [*map(run, range(6))])
+    assert {*Slow.seen} == {1}  # while a thread draws, all others wait
     assert torch.get_num_threads() == before
 
 

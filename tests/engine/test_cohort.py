@@ -174,8 +174,7 @@ def test_scores_come_in_shard_order_with_zeros_beyond(executor, piece, shared, s
     )
     expected = np.zeros((len(sizes), max(sizes), 2))
     for client, size in enumerate(sizes):
-        x = federation.x[federation.val.of(client)]
-        expected[client, :size, 0] = x @ w[client].numpy()
+        expected[client, :size, 0] = federation.x[federation.val.of(client)] @ w[client].numpy()
         expected[client, :size, 1] = np.arange(size)
     assert_close(scores, torch.from_numpy(expected))
     mean = expected.sum(1) / np.maximum(sizes, 1)[:, None]

@@ -15,8 +15,7 @@ SEEDS = (1234, 1235, 1236, 1237)
 
 def shared_and_private(state) -> dict[str, torch.Tensor]:
     """The experts of pFedMoE: the server's, then the first client's own -> [E, ...]"""
-    private = tree.take(state.models["expert"], slice(1))
-    return tree.concatenate([state.experts, private])
+    return tree.concatenate([state.experts, tree.take(state.models["expert"], slice(1))])
 
 
 # Methods that draw several models, and where the state has them if not in `experts`.

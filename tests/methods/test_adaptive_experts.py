@@ -410,8 +410,7 @@ def images():
     draw = np.random.default_rng(0)
     rows = np.arange(60).reshape(4, 15)
     x, y = draw.integers(0, 256, (60, 1, 16, 16)).astype(np.uint8), draw.integers(0, 3, 60)
-    owned = [(own[:10], own[10:]) for own in rows]
-    return clients_with(x, y, owned, 3, mean=(0.5,), std=(0.5,))
+    return clients_with(x, y, [(own[:10], own[10:]) for own in rows], 3, mean=(0.5,), std=(0.5,))
 
 
 # -- experts that nobody trains ------------------------------------------------------------------
@@ -434,8 +433,7 @@ def test_what_is_known_of_experts_trains_the_gates_that_whole_ones_do(name, monk
     tasks = {name: replace(getattr(method, name), dtype=torch.float64) for name in NETWORKS}
     method = replace(method, **tasks, gate_only=True, gate_lr=0.1)
     cohort = cohort_of(method.task, images(), executor="batched")
-    state = method.init(4, 0)._replace(choice=torch.tensor([0, 1, 1, 0]))
-    settled = method.settle(state, cohort)
+    settled = method.settle(method.init(4, 0)._replace(choice=torch.tensor([0, 1, 1, 0])), cohort)
     frozen = method.networks.freeze(*method.assemble(settled, cohort), cohort, "test")
     assert type(frozen.features) is kind and type(frozen.stop_logits) is torch.Tensor
     found = method.mix(settled, cohort)

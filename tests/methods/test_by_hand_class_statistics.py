@@ -116,10 +116,8 @@ def margin_by_hand(sent, cap):
 def test_fedtgp(cap):
     hand, known = Clients(), {}
     net = Generator(L, F).double()
-    server = {"server_lr": 0.1, "server_epochs": 3}
-    method, state = train("fedtgp", lam=1.5, cap=cap, **server)
-    seed = int(streams.keys(1, 0, "prototypes")[0])
-    net.load_state_dict(method.generator.init(seed))
+    method, state = train("fedtgp", lam=1.5, cap=cap, server_lr=0.1, server_epochs=3)
+    net.load_state_dict(method.generator.init(int(streams.keys(1, 0, "prototypes")[0])))
     for number, cohort in enumerate(ROUNDS):
         for c in cohort:
             hand.train(c, number, pull(known, lam=1.5))
@@ -133,8 +131,7 @@ def test_fedtgp(cap):
             apart = apart + margin * nn.functional.one_hot(sent.y, L).double()
             return cross_entropy(-apart, sent.y)
 
-        size = SOLVER.batch_size
-        train_server(net, sent, loss, number, "prototypes", batch_size=size, epochs=3)
+        train_server(net, sent, loss, number, "prototypes", batch_size=SOLVER.batch_size, epochs=3)
         with torch.no_grad():
             centres = net(torch.arange(L))
         known = {k: centres[k] for k in {*known, *(k for own in sent for k in own)}}
