@@ -36,7 +36,7 @@ def test_a_model_of_torchvision_is_trained_as_in_a_plain_loop(name):
     expected, network = fedavg(build, federation, SGD, 1), found.client_model(0).network
     trained = dict(network.named_parameters()) | dict(network.named_buffers())
     # Batch normalisation of maps of a pixel or four makes much of rounding.
-    start, rounding = build().state_dict(), 1e-4 if name == "resnet" else 1e-6
+    start, rounding = build().state_dict(), 1e-4 if name == "resnet" else 3e-6
     for entry, value in expected.state_dict().items():
         if value.is_floating_point():
             step = float((value - start[entry]).abs().max())
