@@ -68,8 +68,7 @@ def seed_generators(seed):
 
 
 def generators():
-    numpy_state = np.random.get_state()[1].tolist()
-    return torch.get_rng_state().tolist(), numpy_state, random.getstate()
+    return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()
 
 
 @cache
