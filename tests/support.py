@@ -115,10 +115,9 @@ def cohort_of(
 ):
     """A cohort of the clients `ids` (all seen ones if absent)."""
     seen = federation.ids("seen")
-    data = DeviceData(federation, task.dtype, task.device)
     return Cohort(
         task=task,
-        data=data,
+        data=DeviceData(federation, task.dtype, task.device),
         ids=torch.as_tensor(seen if ids is None else np.asarray(ids)),
         round=round,
         seed=seed,

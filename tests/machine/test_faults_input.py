@@ -259,8 +259,7 @@ def test_a_file_of_ones_own(tmp_path, tally, kind, data):
         (folder / f"cat/{number}.png").write_bytes(own_file(kind))
     for empty in [folder / "cat"] if kind != "png" and (folder / "cat").exists() else ():
         empty.rmdir()
-    read = lambda: own.read(tmp_path, source="mine")  # noqa: E731
-    refused(tally, f"raw file, own {kind}", read, "mine")
+    refused(tally, f"raw file, own {kind}", lambda: own.read(tmp_path, source="mine"), "mine")
 
 
 def test_an_array_that_claims_to_be_huge_is_refused(tmp_path):

@@ -49,5 +49,8 @@ def test_the_command_plans_the_authors_settings(theirs, ours):
             assert float(told) == (values | run.params)[name], flag
     if given(theirs, "n_rounds"):
         assert run.rounds == 201  # 0 to R in their loop; they write 200 or 201
+    assert given(theirs, "lr_scheduler") in (None, run.local.get("schedule", {}).get("kind"))
+    assert given(theirs, "explore_strategy") in (None, run.params.get("exploration"))
+    assert ("--decentralized" in theirs) == (run.participation["aggregation"] == "gossip")
     if solver := given(theirs, "optimizer"):
         assert run.local.get("momentum") == MOMENTUM.get(solver)

@@ -13,7 +13,7 @@ ARGS = argparse.Namespace(device="cpu", seconds=0.05, cores=1, minutes=1.0)
 
 def test_executors_agree_with_the_loop():
     found = probes.answer(Probe("agreement", "W2b", "graphs", "float64"), "cpu", 0.1)
-    assert "**" not in gpu._difference(found)
+    assert gpu._difference(found)[0].isdigit()  # neither bold nor absent
 
 
 def answering(script: str):

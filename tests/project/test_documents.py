@@ -72,8 +72,7 @@ def test_make_targets_exist(document):
     code = re.findall(r"`[^`\n]+`", read(document)) + re.findall(
         r"^(?: {4}|make).*$", read(document), re.MULTILINE
     )
-    named = set(re.findall(r"\bmake ([a-z-]+)", "\n".join(code)))
-    assert named - targets == set()
+    assert set(re.findall(r"\bmake ([a-z-]+)", "\n".join(code))) - targets == set()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

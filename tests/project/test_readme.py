@@ -88,8 +88,7 @@ def assert_is_cut_again(folder):
 @pytest.mark.slow
 def test_clients_are_cut_again_when_a_picture_changes(shapes, tmp_path):
     folder = workflow.clone(shapes, tmp_path)
-    picture = folder / "data/raw/own/shapes/circle/000.png"
-    Image.new("L", (16, 16), 255).save(picture)
+    Image.new("L", (16, 16), 255).save(folder / "data/raw/own/shapes/circle/000.png")
     code, told = workflow.dry_run(folder, ONCE)
     assert code == 0 and "rule download:" in told and "rule partition:" in told
     assert_is_cut_again(folder)

@@ -50,8 +50,7 @@ CHANGES = AFTER + "        next(iter(state.params.values())).add_(1e-3)\n"
 
 @pytest.mark.slow
 def test_what_is_wrong_with_a_method_is_said_in_words(mine):
-    code = mine.read_text(encoding="utf-8")
-    mine.write_text(code.replace(AFTER, CHANGES), encoding="utf-8")
+    mine.write_text(mine.read_text(encoding="utf-8").replace(AFTER, CHANGES), encoding="utf-8")
     done = check_method(mine, "-k", "state")
     told = "AssertionError: round changes the state it was given: .params['body.0.weight']\n"
     assert done.returncode == 1 and told in done.stdout

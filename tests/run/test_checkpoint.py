@@ -53,9 +53,8 @@ def test_a_state_of_another_method_is_refused():
     tensors[".rho"] = tensors.pop(".pi")
     with pytest.raises(DataError, match=r"does not fit the method: entries \['.pi', '.rho'\]"):
         restore(state(), tensors)
-    many = {f".model[{number}]": torch.zeros(1) for number in range(1000)}
     with pytest.raises(DataError, match=r"entries \[.*\.\.\.\] are on one side") as refused:
-        restore(state(), many)
+        restore(state(), {f".model[{number}]": torch.zeros(1) for number in range(1000)})
     assert len(str(refused.value)) < 300
 
 

@@ -68,8 +68,7 @@ def seed_generators(seed):
 
 
 def generators():
-    numpy_state = np.random.get_state()[1].tolist()
-    return torch.get_rng_state().tolist(), numpy_state, random.getstate()
+    return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()
 
 
 @cache
@@ -249,8 +248,7 @@ def test_a_run_that_is_killed_goes_on_from_its_last_checkpoint(killed_in, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         silently(run, Checkpoints(tmp_path, STAMP, every=2), stop=kill)
     lines = []
-    checkpoints = Checkpoints(tmp_path, STAMP, every=2)
-    resumed = run.run(checkpoints, report=lines.append)
+    resumed = run.run(Checkpoints(tmp_path, STAMP, every=2), report=lines.append)
     # Asked after a round, before its checkpoint.
     expected = {2: None, 3: "resuming after round 2", 4: "resuming after round 2"}[killed_in]
     assert (lines[0] if "resuming" in lines[0] else None) == expected

@@ -258,8 +258,7 @@ def test_a_diverging_run_is_one_line_and_leaves_its_last_checkpoint(tmp_path, ca
     folder = shards(tmp_path) / "run"
     explosion = {"kind": "multi_step", "by": "round", "milestones": [3], "factor": 1e30}
     wild = SPEC | {"local": SPEC["local"] | {"schedule": explosion}}
-    diverged = call("train", options(folder, wild))
-    assert_one_line(diverged, "training loss is nan;")
+    assert_one_line(call("train", options(folder, wild)), "training loss is nan;")
     assert not (folder / "history.h5").exists()
 
     (state,) = (folder / "checkpoints").glob("state-*.pt")

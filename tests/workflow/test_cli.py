@@ -233,8 +233,7 @@ def test_make_runs_nothing_for_a_value_that_makes_no_sense(checkout):
 
 def test_a_misspelt_variable_of_make_is_refused_with_those_there_are():
     for given in ("config=tag=a", "VENV=x"):
-        done = run_make(ROOT, "-n", "help", given)
-        [line] = done.stderr.splitlines()
+        [line] = run_make(ROOT, "-n", "help", given).stderr.splitlines()
         name = given.partition("=")[0]
         assert f"unknown variable {name}; there are ARGS CONFIG FILE FROM PAPER " in line
     assert run_make(ROOT, "-n", "help", "CONFIG=tag=a").returncode == 0

@@ -128,5 +128,4 @@ def test_a_conda_environment_has_what_its_scripts_import(name):
 
 def test_every_third_party_import_is_a_direct_dependency():
     files = [*ROOT.glob("fedlib/**/*.py"), *ROOT.glob("scripts/*.py")]
-    undeclared = {x: odd for x in files if (odd := third_party(x) - direct().keys())}
-    assert undeclared == {}
+    assert {x: odd for x in files if (odd := third_party(x) - direct().keys())} == {}

@@ -478,6 +478,7 @@ def test_jobs_on_one_card_divide_its_memory(monkeypatch):
 
 
 def test_without_a_gpu_or_a_granted_one_auto_is_the_cpu_and_cuda_an_error(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # so a card would be used
     for cards, wanted, gpus in (("0,1", "auto", 0), ("0,1", "cpu", None), ("", "auto", 1)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards)
         with device(wanted, gpus) as name:
