@@ -101,11 +101,11 @@ def _check_folders(plan: Plan) -> None:
     downloads.check_mirror(plan.config["mirror"])
     try:
         getpass.getuser()
-    except (KeyError, OSError):  # of the number of a user whom no account names
+        cache = cache_folder().with_name("snakemake")
+    except (KeyError, OSError, RuntimeError):  # of the number of a user whom no account names
         raise ConfigError("this user has no account; set USER and HOME") from None
     if re.search("[{}]", str(ROOT)):
         raise ConfigError(f"{ROOT}: move the checkout to a path without braces, as Snakemake needs")
-    cache = cache_folder().with_name("snakemake")
     wanted = {cache: "Snakemake keeps its cache in it; set XDG_CACHE_HOME to another"}
     for receipt in plan.files("receipt"):
         if not Path(receipt).exists():

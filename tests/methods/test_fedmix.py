@@ -235,8 +235,7 @@ def test_rounds_and_predictions_are_those_of_the_paper_by_hand(settings):
     rest = ROUNDS * (len(state.phi) * EXPERTS + tree.numel(state.gate))
     assert down == pytest.approx(hand.sent * model / 3 + rest, rel=1e-12)
     assert up == pytest.approx(hand.returned * model / 3 + rest, rel=1e-12)
-    everything = ROUNDS * 3 * EXPERTS
-    assert (hand.returned < hand.sent < everything) == ("pruning" in settings)
+    assert (hand.returned < hand.sent < ROUNDS * 3 * EXPERTS) == ("pruning" in settings)
 
     # What a client is not sent, or is sent and does not use, is known when it is evaluated.
     everybody = cohort_of(method.task, federation, range(4), round=ROUNDS)
@@ -303,8 +302,7 @@ def test_a_server_that_reads_labels_changes_nothing_else():
     torch.testing.assert_close(read.sum(1), torch.ones(4).double())
     everybody = cohort_of(method.task, federation, range(3))
     true = method.measure("default", method.personalise(state, everybody), everybody)["labels"]
-    uniform = (true - 1 / LABELS).abs().sum(1)
-    assert ((true - read[:3]).abs().sum(1) < uniform).all()
+    assert ((true - read[:3]).abs().sum(1) < (true - 1 / LABELS).abs().sum(1)).all()
     with pytest.raises(ValueError, match="reads_labels needs condition 'label', got 'side'"):
         mix(condition="side", num_sides=4, reads_labels=True)
 

@@ -27,8 +27,7 @@ ADAM = Adam(lr=0.05, batch_size=4)
 def federation_of_pixels():
     """Inputs in [0, 1], and a validation split."""
     made = toy_federation()
-    pixels = 1 / (1 + np.exp(-made.x))
-    return replace(made, x=pixels, val=made.test, test=made.val)
+    return replace(made, x=1 / (1 + np.exp(-made.x)), val=made.test, test=made.val)
 
 
 def coders(params):

@@ -138,8 +138,7 @@ class ByHand(Mixture):
 
     def validation_loss(self):
         x, y = owned(self.data, SERVER, "val")
-        chosen = self.gate(x).argmax(-1)
-        gates = torch.nn.functional.one_hot(chosen, EXPERTS).double()
+        gates = torch.nn.functional.one_hot(self.gate(x).argmax(-1), EXPERTS).double()
         return cross_entropy(self.mixture(gates, x), y).item()
 
 

@@ -173,9 +173,13 @@ def test_a_full_disk_folders_of_odd_names_and_a_user_without_an_account_are_name
     monkeypatch.setattr(preflight, "ROOT", Path("{mine}"))
     with pytest.raises(ConfigError, match="{mine}: move the checkout to a path without braces"):
         preflight.check(plan(run()))
-    monkeypatch.setattr(preflight.getpass, "getuser", lambda: {}["uid not found: 12345"])
-    with pytest.raises(ConfigError, match="this user has no account; set USER and HOME"):
-        preflight.check(plan(run()))
+    for place, name, lacking in (
+        (preflight, "cache_folder", lambda: Path("~nobody-here").expanduser()),
+        (preflight.getpass, "getuser", lambda: {}["uid not found: 12345"]),
+    ):
+        monkeypatch.setattr(place, name, lacking)
+        with pytest.raises(ConfigError, match="this user has no account; set USER and HOME"):
+            preflight.check(plan(run()))
 
 
 def test_files_of_ones_own_that_are_missing_are_named_unless_they_are_cut(plan, answers):
