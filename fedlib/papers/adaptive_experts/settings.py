@@ -89,7 +89,7 @@ CLEAN = Profile(
 
 @dataclass(frozen=True)
 class Network:
-    """A network of Table 1.
+    """A network, with the columns of Table 1.
 
     Attributes:
       lr, dropout, weight_decay: as in the table.
@@ -148,7 +148,7 @@ class Setting(_frame.Setting):
     gate_only: bool = False
     local_epochs: int = 200
     gate_epochs: int = 200
-    finetune_lr: float = 1e-4  # all configurations
+    finetune_lr: float = 1e-4  # all configurations (3.3)
     # All clients score all clusters, as in ten rounds of training; tables show the end alone.
     evaluate_every: int = 50
     personal_clients: int | None = None
@@ -185,7 +185,7 @@ class Setting(_frame.Setting):
                 "local_lr": self.expert.lr,
                 "local_weight_decay": self.expert_decay,
                 "finetune_lr": self.finetune_lr,
-                "finetune_weight_decay": 1e-4 if self.profile.decays else 0.0,
+                "finetune_weight_decay": 1e-4 if self.profile.decays else 0.0,  # code (6.1)
                 "gate_lr": self.gate.lr,
                 "gate_weight_decay": self.gate.weight_decay,
                 "local_epochs": self.local_epochs,

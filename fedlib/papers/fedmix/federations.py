@@ -4,7 +4,7 @@ from fedlib.papers.fedmix.settings import Setting
 from fedlib.spec import Data
 
 SEED = 12345  # of the partitions; ours
-READING = {  # arguments of each data set's `read`: pixels are scaled as in 5.1, 5.4 and 5.6
+READING = {  # arguments of each data set's `read`: pixels are scaled as section 5 says [R]
     "digits": {},
     "cifar10": {"scaling": "measured"},
     "cifar100": {},  # the constants of CIFAR-10 (5)
@@ -16,12 +16,13 @@ DIGITS = {"num_clients": 20, "train_examples": 60, "test_examples": 20}
 # Partitions of CIFAR-10 and MNIST use all 50,000 or 60,000 training and 10,000 test images.
 CIFAR10 = {"num_clients": 100, "train_examples": 500, "test_examples": 100}
 MNIST = {"num_clients": 100, "train_examples": 600, "test_examples": 100}
-HSU = {"kind": "hsu", "alpha": 1.0}
-ANGLED = {"kind": "angled", "alpha": 1.0}
+HSU = {"kind": "hsu", "alpha": 1.0}  # paper (5.1)
+ANGLED = {"kind": "angled", "alpha": 1.0}  # paper (5.4)
 SKEWED = {**ANGLED, "label_alpha": 1.0}
-PERMUTED = {"kind": "permuted", "num_clients": 20, "num_clusters": 4}
+PERMUTED = {"kind": "permuted", "num_clients": 20, "num_clusters": 4}  # paper (5.5)
 TWO_SHARD = {"kind": "two_shard", **HELD_OUT}
 CENTRAL = {"kind": "hsu", "num_clients": 1, **HELD_OUT}
+# Reddi et al. (5.2).
 HIERARCHICAL = {"kind": "hierarchical", "num_clients": 500, "alpha": 0.1, "beta": 10.0}
 
 

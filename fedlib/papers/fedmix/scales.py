@@ -23,11 +23,12 @@ LEAK |= {"roles": ("leakage",)}
 # One client with all data that trains one epoch, in sixteen parts of ours (section 7.4).
 CENTRAL = {"cohort": 1, "labels": ("plain-k4",), "rounds": 16, "seeds": (0,), "evaluate_every": 4}
 CENTRAL |= {"roles": ("collapse",), "table_rounds": (1, 4, 16)}
+# All clients, three epochs, four experts (sections 5.5 and 7.2).
 CLUSTERS = {"cohort": 20, "epochs": 3, "labels": ("clients-k4",), "roles": ("clusters",)}
 TWO_SHARD = {"labels": ("fedmix-vae", "fedavg"), "roles": ("vae",)}
 DIGITS_MLP = {"in_features": 64, "hidden": [64, 32], "num_classes": 10}
-MNIST_MLP = {"in_features": 784, "hidden": [200, 200], "num_classes": 10}  # Liang et al.
-VAE = {"in_features": 784, "hidden": [512, 256], "latent": 32}  # appendix F
+MNIST_MLP = {"in_features": 784, "hidden": [200, 200], "num_classes": 10}  # sections 5 and 6
+VAE = {"in_features": 784, "hidden": [512, 256], "latent": 32}  # appendix F (section 7.6)
 
 
 def image(in_channels: int, side: int, num_classes: int) -> dict:
@@ -134,7 +135,12 @@ def reduced() -> Scale:
 
 
 def full() -> Scale:
-    """The paper's settings where it states them, otherwise those of section 10."""
+    """The paper's settings where it states them, otherwise those of section 10.
+
+    Cohorts, batches, epochs, rounds and networks are those of the table in section 5, rounds of
+    CIFAR-100 those of Table 1 (F12), groups of the ResNet those of section 6, and rounds between
+    evaluations those of F8; rotated MNIST is F7's.
+    """
     cifar = {"model": ("lenet5", image(3, 32, 10)), "batch_size": 64}
     mnist = {"model": ("lenet5", image(1, 28, 10)), "batch_size": 64, "rounds": 1000}
     rotations = {"labels": ROTATION_LINES, "roles": ("rotations",), **mnist}

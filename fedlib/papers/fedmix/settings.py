@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from fedlib.papers import _frame
 from fedlib.spec import Run
 
-LR = 0.05  # paper, of every client
-SERVER_LR = 1e-3  # paper: Adam with its default hyper-parameters
-WIDE = (61, 113)  # channels of the wider LeNets: the fewest for two and four times the parameters
+LR = 0.05  # paper, of every client (section 5)
+SERVER_LR = 1e-3  # paper: Adam with its default hyper-parameters (section 2)
+WIDE = (61, 113)  # channels of the wider LeNets: the fewest for 2 and 4 times the parameters (4)
 MANY_EXPERTS = (2, 4, 6, 8, 10, 12, 14)  # Figure 11
-AVERAGED = {"cifar100": 2000, "femnist": 2000}  # last rounds; Table 1
+AVERAGED = {"cifar100": 2000, "femnist": 2000}  # last rounds, Table 1; ten evaluations and 2k
 ETAS = (0.5, 0.8, 0.9, 0.95, 0.99)  # Figures 11b and 11d; its levels are not legible [R]
 FULL_BATCH = 100_000  # more examples than any client has
 

@@ -40,7 +40,7 @@ DATASETS = {
         Networks("cifar_resnet18", 10, {"width": 64, "augment": True}, "width"),
         {"scaling": "imagenet"},
     ),
-    "sent140": Dataset(
+    "sent140": Dataset(  # section 4.3
         "SENT-140",
         Networks(
             *("transformer", 2, {"size": "bert-base", "pool": "mean"}),

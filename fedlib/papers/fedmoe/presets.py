@@ -1,6 +1,7 @@
 """Settings of Fed-MoE by data set: the paper's, where it prints them, and the released code's.
 
-The paper prints no rounds, epochs, batch sizes or rates: both presets have those of the code.
+The paper prints no rounds, epochs, batch sizes or rates: both presets have those of the code, which
+are in section 3.1 of README.md.
 "paper" is Algorithm 1 with Equations 1 to 13; "code" follows the released code, without its
 crashes, on images alone.
 

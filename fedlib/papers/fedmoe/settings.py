@@ -59,7 +59,7 @@ def _fedmoe(title: str, experts: int | None = None, preset: str = "paper", **par
 ABLATED = 50  # clients of the paper's Tables 3 to 8, section 5.3 and Figure 4
 BETAS = {"1e-4": 1e-4, "1e-2": 1e-2, "1e-1": 1e-1}  # Table 5, besides 0 and 1e-3
 EXPERTS = (10, 20, 30)  # Table 3, besides the usual ones
-FEWER = (1, 3)  # experts; ours (section 5)
+FEWER = (1, 3)  # experts, beside Table 3; ours (section 5)
 LAMBDAS = (0.05, 0.1, 0.3, 0.5, 1)  # ours (section 5); the paper only says that it is in (0, 1)
 BALANCED = {"query": "kept", "balance_weight": 1.0}  # of the code on FEMNIST
 KEPT = {f"fedmoe-top-{num}": num for num in (2, 3, 5)}  # Table 6, besides 1: published labels

@@ -1,8 +1,9 @@
 """Acceptance criteria of pFedMM; section 10 of its specification, `README.md`.
 
-Clustered FL and pFedMe are reported without a criterion: the curve of one ends below its row of the
-table, and the other has no curve. FedEM's and MoE's rows of the table are not from the authors'
-runs, so these two are compared with curves.
+Clustered FL and pFedMe are reported without a criterion: the one's row may depend on faults of the
+authors' code (section 2.5), and the other has no curve. FedEM's and MoE's rows of the table are
+not from the authors' runs, so these two are compared with curves (section 5.2). The 2 points for
+a lead that is "clearly larger" are ours.
 """
 
 from fedlib.papers._criteria import Acceptance, Case, cell

@@ -1,7 +1,7 @@
 """The federations of the data sets in pFedMM and FedEM, and the settings of their runs.
 
 "Scripts" and "data scripts" are those of the official repository Archipes/pFedMM; "FedEM's
-scripts" those of omarfoq/FedEM.
+scripts" those of omarfoq/FedEM. README.md has their values in sections 3.2, 6.1 and 6.2.
 """
 
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ EMNIST = Setting(  # a tenth of EMNIST byclass, a draw per class (data scripts)
     ),
     model="emnist_cnn",
     model_params={"num_classes": 62},
-    rounds=100,
+    rounds=100,  # training scripts
     rates=EMNIST_RATES,
     fedprox_mu=0.1,  # training scripts
     gate_features=28 * 28,
@@ -69,7 +69,7 @@ CIFAR10 = Setting(  # a draw per group of labels, of three (data scripts)
     model="mobilenet_v2",
     model_params={"num_classes": 10},
     weights="mobilenet_v2_weights",
-    rounds=200,
+    rounds=200,  # training scripts
     rates=CIFAR10_RATES,
     fedprox_mu=1.0,  # training scripts
     gate_features=3 * 32 * 32,
@@ -151,7 +151,7 @@ FEMNIST = replace(
     data=data("femnist", "FEMNIST", "writer", WRITERS, params={"source": "nist"}),
     labels=NOT_CORRECTED,
     roles=("fedem-readme",),
-    rounds=200,
+    rounds=200,  # FedEM's scripts
     rates=FEMNIST_RATES,
     fedprox_mu=0.05,  # FedEM's scripts
     pfedme_mu=10.0,  # FedEM's scripts
@@ -165,7 +165,7 @@ SHAKESPEARE = Setting(
     model="char_lstm",
     model_params={"num_classes": 100},
     class_weights=CLASS_WEIGHTS,
-    rounds=200,
+    rounds=200,  # FedEM's scripts
     rates=SHAKESPEARE_RATES,
     fedprox_mu=0.1,  # FedEM's scripts
     gate_features=0,

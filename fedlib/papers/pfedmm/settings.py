@@ -1,7 +1,7 @@
 """Methods, hyper-parameters and experiments of pFedMM, for any federation.
 
 "Scripts" are those of the official repository Archipes/pFedMM; "FedEM's scripts" those of
-omarfoq/FedEM.
+omarfoq/FedEM; sections are those of README.md.
 """
 
 from dataclasses import dataclass
@@ -131,7 +131,8 @@ ABLATIONS = {  # of one part of pFedMM
     "pfedmm-body-rate": Change("pfedmm", "body at the heads' rate", {"body_lr_scale": 1.0}),
     "pfedmm-uniform-prior": Change("pfedmm", "uniform prior", {"prior": "uniform"}),
 }
-# The scripts give methods different rates, pFedMM's body M times that of its heads (section 1.6).
+# The scripts give methods different rates (section 6.1), and the code pFedMM's body M times that of
+# its heads (section 2.13).
 AT_RATES = {
     "fedavg-heads-rate": Change("fedavg", "rate of pFedMM's heads", rate=1.0),
     "fedavg-body-rate": Change("fedavg", "rate of pFedMM's body", rate=float(NUM_EXPERTS)),

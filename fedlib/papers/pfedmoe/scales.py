@@ -10,7 +10,7 @@ from fedlib.papers.pfedmoe.settings import Images, Setting, same
 from fedlib.spec import Data
 
 SEED = 42  # of the partitions; the sibling code's
-SPLIT = {"train_fraction": 0.8}
+SPLIT = {"train_fraction": 0.8}  # section 4.2
 LABELS = {  # of partitions
     "path_line": "path{classes_per_client}",
     "path_dir": "path{classes_per_client}-dir{alpha:g}",

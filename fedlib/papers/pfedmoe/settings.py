@@ -19,7 +19,7 @@ SGD = {  # section 5; solvers start anew in every round
     "keeps": "round",
 }
 COHORT = 10  # clients in a round (section 4.4)
-SEEDS = (0, 1, 2)  # three trials, as in pFedES
+SEEDS = (0, 1, 2)  # three trials, as in pFedES; which ones is ours
 RECORDED = 40  # test examples of a client with recorded representations, for t-SNE; ours
 SMALLEST = 5  # architecture of the small shared model (section 3)
 UNEVEN = 0.5  # concentration of `path_dir`'s shares of a class; ours, no source has it
