@@ -32,11 +32,11 @@ def ask(argv: list[str]) -> int:
         connection.sendall(request)
     except (KeyError, OSError, ValueError):
         return SENT_AWAY
-    # Ctrl-C also reaches the job, which decides how to end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in PASSED_ON:
+    # Ctrl-C also reaches the job, which decides how to end. It has a handler here, as a script that
+    # this process becomes would ignore what this process ignores.
+    for number in (signal.SIGINT, *PASSED_ON):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda number, _: connection.send(bytes([number])))
+            signal.signal(number, lambda x, _: x in PASSED_ON and connection.send(bytes([x])))
     try:
         return struct.unpack("i", connection.recv(4))[0]
     except (ConnectionError, struct.error):
