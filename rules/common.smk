@@ -44,13 +44,15 @@ from fedlib.workflow.shell import option, write_specifications
 
 # --- This process ---------------------------------------------------------------------------------
 
-# Options that only read the folder, and are allowed while another Snakemake works in it.
+# Options that only read the folder, and are allowed while another Snakemake works in it. With
+# --report-after-run everything is made, and the report at the end.
 READERS = """--report --lint --list-rules --list -l --list-target-rules --lt --list-changes --lc
 --list-input-changes --li --list-params-changes --lp --list-untracked --lu --summary -S
 --detailed-summary -D --dag --rulegraph --filegraph --d3dag""".split()
 words = [word.partition("=")[0] for word in sys.argv]
 process = internals.process(workflow)
-reads = process.is_dry or any(word in READERS for word in words)
+looks = "--report-after-run" not in words and any(word in READERS for word in words)
+reads = process.is_dry or looks
 if process.moves_paths:
     raise WorkflowError(
         "prefix: a module of this workflow cannot have one; set tag to tell runs apart"
@@ -95,7 +97,7 @@ try:
     NEEDS = [file for file in PLAN.files("receipt") if os.path.exists(file)]
     if process.is_main:
         PLAN = preflight.check(PLAN)
-        if not any(word in READERS for word in words):
+        if not looks:
             found = freshness.check(PLAN)
             NEEDS += freshness.list_needs(PLAN, freshness.list_open_jobs(PLAN, found))
             internals.make_again(*found)

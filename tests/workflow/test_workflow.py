@@ -374,7 +374,7 @@ def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(
         message, holder = found.groups()
         os.kill(int(holder), 0)  # a process of the first one that is there
         assert f"(make demo CONFIG='{LONG[0]}" in other.stderr and other.stderr.count("\n") == 1
-        for arguments in ([], ["--unlock"]):
+        for arguments in ([], ["--unlock"], ["--report", "all.html", "--report-after-run"]):
             done = workflow.snakemake(folder, *arguments, *workflow.smoke("--config", *LONG))
             assert done.returncode == 1
             assert message in done.stdout and "Traceback" not in done.stdout, done.stdout
