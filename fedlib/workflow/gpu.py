@@ -97,11 +97,12 @@ def lease(
       devices: names as in `CUDA_VISIBLE_DEVICES`.
       per_device: jobs that may share a device.
       folder: of the lock files; by default one for this user on this machine, so that two
-        checkouts take turns too. A scheduler's job has one of its own, as it has cards of its own,
-        which may have the names of another job's.
+        checkouts take turns too. A scheduler's job that was given cards has one of its own: they
+        may have the names of another job's.
       wait: whether to wait; otherwise the first device is used beside its jobs.
     """
-    names = "fedlib-gpu", str(os.getuid()), *filter(None, map(os.environ.get, SCHEDULED))
+    jobs = SCHEDULED if os.environ.get("CUDA_VISIBLE_DEVICES") else ()  # otherwise all may see all
+    names = "fedlib-gpu", str(os.getuid()), *filter(None, map(os.environ.get, jobs))
     folder = Path(folder or Path(tempfile.gettempdir()) / "-".join(names))
     folder.mkdir(parents=True, exist_ok=True)
     slots = [(name, slot) for slot in range(per_device) for name in devices]

@@ -431,11 +431,13 @@ def test_every_gpu_has_one_job_before_any_has_two_and_sees_no_other(tmp_path, mo
     assert visible() == ("2", "3")
 
 
-def test_two_jobs_of_a_scheduler_may_have_cards_of_the_same_names(tmp_path, monkeypatch):
+def test_two_jobs_of_a_scheduler_may_be_given_cards_of_the_same_names(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu.tempfile, "gettempdir", lambda: str(tmp_path))
+    jobs = ("7", "0,1", "0"), ("7", "0,1", "1"), ("8", "0,1", "0"), ("8", "", "0"), ("9", "", "1")
     with contextlib.ExitStack() as stack:
-        for number, name in (("7", "0"), ("7", "1"), ("8", "0"), ("8", "1")):
+        for number, given, name in jobs:  # two are given nothing, and see the cards of the node
             monkeypatch.setenv("SLURM_JOB_ID", number)
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
             assert stack.enter_context(lease(["0", "1"], wait=False)) == name
 
 
@@ -450,7 +452,7 @@ def test_visible_gpus_are_those_that_cuda_would_use(monkeypatch):
     assert visible() == ("0", "1")
 
 
-@pytest.mark.parametrize("job, holds", [(None, True), ("7", False)])
+@pytest.mark.parametrize("job, holds", [("", True), ("7", False)])
 def test_jobs_take_turns_at_a_single_card_but_not_where_a_scheduler_gave_each_its_own(
     tmp_path, monkeypatch, capsys, job, holds
 ):
@@ -459,9 +461,7 @@ def test_jobs_take_turns_at_a_single_card_but_not_where_a_scheduler_gave_each_it
     monkeypatch.setattr(gpu.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for variable in gpu.SCHEDULED:
-        monkeypatch.delenv(variable, raising=False)
-    if job:
-        monkeypatch.setenv("SLURM_JOB_ID", job)
+        monkeypatch.setenv(variable, job if variable == "SLURM_JOB_ID" else "")
     with device("auto", 1) as name:
         held = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert (name, bool(held)) == ("cpu", holds)
