@@ -117,13 +117,12 @@ def answer(probe: Probe, device: str, seconds: float) -> dict:
 
 
 def timed(simulation, item: Item, seconds: float) -> dict:
-    """Samples/s and seconds of a round, once what can be captured is."""
+    """Samples/s and seconds of a round, once what can be recorded or captured is."""
+    ours.record(simulation, item)
     state, sizes = simulation.init(), item.sizes()
-    clock = Clock(seconds)
     for number in range(CAPTURED):
         state, _ = ours.one_round(simulation, state, number)
-    clock.begin()
-    number, more = CAPTURED, True
+    clock, number, more = Clock(seconds), CAPTURED, True
     while more:
         state, clients = ours.one_round(simulation, state, number)
         number, more = number + 1, clock.tick(int(sizes[clients].sum()))
