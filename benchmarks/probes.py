@@ -61,7 +61,8 @@ def probes(items: list[str], device: str) -> list[Probe]:
     """All questions about these items, those first whose answer decides most."""
     first = [Probe("agreement", item, how, FLOAT64) for item in items for how in EXECUTORS]
     rates = [Probe("rate", item, how) for item in items for how in EXECUTORS]
-    cell = [Probe("cell", CELL.name, how) for how in DISTINCT]
+    # A CPU does not finish a round of the cell in the time that an answer may take.
+    cell = [Probe("cell", CELL.name, how) for how in DISTINCT if device == "cuda"]
     rounded = [
         Probe("rate", item, how, precision)
         for precision in PRECISIONS[1:]

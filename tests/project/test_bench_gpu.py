@@ -27,6 +27,10 @@ def test_every_size_of_a_batch_is_recorded_before_the_clock_begins(monkeypatch):
     assert seen == [len({32, *((item.sizes() - 1) % 32 + 1)})] < [32]
 
 
+def test_a_cpu_is_not_asked_for_rounds_that_it_has_no_time_for():
+    assert "cell" not in {probe.kind for probe in probes.probes([*ITEMS], "cpu")}
+
+
 ASKED = [Probe("rate", "W2b", how) for how in ("loop", "batched", "graphs")]
 # A program in place of the one that answers.
 DIES = """
