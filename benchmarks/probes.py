@@ -89,8 +89,8 @@ def main() -> None:
         print(json.dumps({"begin": probe.key}), flush=True)
         try:
             found = answer(probe, device, seconds)
-        except (RuntimeError, ValueError, ArithmeticError) as error:
-            found = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+        except Exception as error:
+            found = {"error": ": ".join([type(error).__name__, *str(error).splitlines()[:1]])}
         print(json.dumps({"done": probe.key, **found}), flush=True)
         if "error" in found and device == "cuda":
             torch.cuda.synchronize()  # raises after what broke the device: a new process goes on
