@@ -149,7 +149,8 @@ def checked(times: pd.DataFrame) -> dict[str, pd.Series]:
         ratios.append((estimated / (START + mine["train"]))[mine["method"] != "fedavg"])
     before = times.groupby(RUN)["train"].shift(1)
     again = ((START + before) / (START + times["train"])).dropna()
-    return {"by FedAvg's time in another federation": pd.concat(ratios), "by another seed": again}
+    by_factors = "by FedAvg's time in the same federation, and factors of the others"
+    return {by_factors: pd.concat(ratios), "by another seed of the same run": again}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Ten minutes with a GPU: whether it agrees with the CPU, and which executor suits which model.
 
 python -m benchmarks.gpu                          goes on where the last run of it stopped
-python -m benchmarks.gpu --device cpu --items W2b the same questions of a CPU, as a rehearsal
+python -m benchmarks.gpu --device cpu --items W2b a rehearsal: what a CPU can answer, too
 
 Writes <GPU>.gpu.md into benchmarks/results, and every answer to the .json beside it.
 """
@@ -26,6 +26,7 @@ from benchmarks.probes import CELL, CELL_ROUNDS, EXECUTORS, Probe, probes
 from fedlib.files import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
+ANSWERS = ("-m", "benchmarks.probes")  # what is asked
 LIMIT = 120  # seconds without an answer, after which a probe is given up
 AGREED = 1e-9  # differences in float64 that are rounding
 MAGNIFIED = 10  # and those that are so many times what becomes of rounding on a CPU
@@ -133,9 +134,8 @@ def ask(left: list[Probe], args: argparse.Namespace, keep: Callable[[str, dict],
 
 
 def _started(left: list[Probe], args: argparse.Namespace) -> subprocess.Popen:
-    command = [sys.executable, "-m", "benchmarks.probes", args.device]
     process = subprocess.Popen(
-        [*command, str(args.seconds), str(args.cores)],
+        [sys.executable, *ANSWERS, args.device, str(args.seconds), str(args.cores)],
         cwd=ROOT,
         env=os.environ | {"PYTHONWARNINGS": "ignore", "PYTHONDONTWRITEBYTECODE": "1"},
         stdin=subprocess.PIPE,

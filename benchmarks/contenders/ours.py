@@ -40,11 +40,12 @@ def record(simulation: Simulation, item: Item) -> None:
     """Let traced steps see every size of a batch until they repeat it: once in hundreds of rounds.
 
     Clients of a cohort end with batches of any size, so that a few seconds would measure little but
-    recordings.
+    recordings. Sizes that no client has are left out: normalisation refuses a batch of one.
     """
     if simulation.executor.name != "traced":
         return
-    sizes = np.tile(np.arange(1, item.batch_size + 1), STEPS_TO_RECORD)
+    last = (item.sizes() - 1) % item.batch_size + 1
+    sizes = np.tile(np.unique([*last, item.batch_size]), STEPS_TO_RECORD)
     padded = federation(item, np.append(sizes, item.sizes().max()))  # who never takes part
     data = DeviceData(padded, simulation.data.dtype, simulation.data.device)
     others = replace(simulation, data=data)

@@ -110,7 +110,6 @@ def install() -> None:
         "graph": capture,
         "graph_pool_handle": object,
         "stream": stream,
-        "memory_allocated": lambda device=None: core.in_use(),
         "max_memory_allocated": lambda device=None: core.peak(),
         "reset_peak_memory_stats": lambda device=None: core.forget_peak(),
         **{name: _always(known[name]) for name in ("is_available", "device_count")},
