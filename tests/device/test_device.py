@@ -20,8 +20,8 @@ from support import EVERYTHING
 from fedlib import models
 
 HERE = Path(__file__).parent
-# The last is given where this is rehearsed.
-PATHS = [*map(str, (HERE, HERE.parent, HERE.parents[1])), os.environ.get("PYTHONPATH", "")]
+GIVEN = os.environ.get("PYTHONPATH")  # where this is rehearsed
+PATHS = [str(place) for place in (HERE, HERE.parent, HERE.parents[1], GIVEN) if place]
 # A process of its own: fedlib must be imported after the device is there.
 START = """
 import os, pretended
