@@ -56,11 +56,11 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
       ConfigError: for a federation that cannot be dealt as declared.
     """
     unit, kind = ("GPU", "gpu") if device == "cuda" else ("core", "cpu")
-    of, kept = {"unit": unit, "machine": environment()[kind]}, seals.recall(path)
+    head, kept = {"unit": unit, "machine": environment()[kind]}, seals.recall(path)
     known = {name: dict(kept.get(name, {})) for name in ("sizes", "speeds", "runs")}
-    if not of.items() <= kept.items():  # seconds of another machine
+    if not head.items() <= kept.items():  # seconds of another machine
         known["runs"].clear()
-    where = {"device": device, "machine": of["machine"], "torch": torch.__version__}
+    where = {"device": device, "machine": head["machine"], "torch": torch.__version__}
     unknown: dict[str, list[str]] = {}
     last = time.monotonic()
     try:
@@ -78,7 +78,7 @@ def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
             else:
                 known["runs"][request.name] = {stage: x._asdict() for stage, x in found.items()}
     finally:
-        seals.write_json(path, {**of, **known})
+        seals.write_json(path, {**head, **known})
     for error, (first, *others) in unknown.items():
         more = f" and {len(others)} more" if others else ""
         print(f"time unknown: {first}{more}: {error}", flush=True)

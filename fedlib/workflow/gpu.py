@@ -12,7 +12,6 @@ If a scheduler such as Slurm gave this job a single card, there is no lease.
 
 import contextlib
 import glob
-import itertools
 import math
 import os
 import re
@@ -154,9 +153,9 @@ def visible() -> tuple[str, ...]:
         # Numbered from 0, whatever the nodes are called: a container may have /dev/nvidia2 alone.
         nodes = [path for path in glob.glob("/dev/nvidia*") if re.fullmatch(r"\D+\d+", path)]
         return tuple(map(str, range(len(nodes))))
-    names = map(str.strip, chosen.split(","))
+    names = [*map(str.strip, chosen.split(",")), "-1"]
     # CUDA ignores devices after an invalid one.
-    return tuple(filter(None, itertools.takewhile(lambda name: name != "-1", names)))
+    return tuple(filter(None, names[: names.index("-1")]))
 
 
 def slots_per_device(num_devices: int) -> int:

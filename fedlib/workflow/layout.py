@@ -52,7 +52,8 @@ STAGES = {
     "report": (),
 }
 for _stage, _names in STAGES.items():
-    _place = "/".join([_stage, *("seed{seed}" if x == "seed" else f"{{{x}}}" for x in _names)])
+    _parts = ["seed{seed}" if name == "seed" else f"{{{name}}}" for name in _names]
+    _place = "/".join([_stage, *_parts])
     _end = {"partition": "{replicate}", "tune": "{for_seed}"}.get(_stage, "")
     PATHS[f"{_stage}_log"] = f"results/{{folder}}/logs/{_place}{_end}.log"
 # Files of each stage: those with `seals.Made`, and those whose digest it contains.

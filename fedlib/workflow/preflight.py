@@ -35,7 +35,7 @@ LEAST_FREE = 10_000_000  # bytes: with fewer Snakemake and Python fail with page
 
 SCRIPT = "scripts/check.py"
 SHOWN = 5  # complaints shown; further ones are only counted
-NO_MEMORY = ": there may be too little memory; stop other jobs or get more, and run again"
+KILLED = ": there may be too little memory; stop other jobs or get more, and run again"
 
 
 def check(plan: Plan) -> Plan:
@@ -177,7 +177,7 @@ def _answers(wanted: list[tuple[str, dict]]) -> list[tuple[str, bool]]:
     how = {"input": json.dumps(wanted), "capture_output": True, "text": True}
     done = subprocess.run([sys.executable, str(ROOT / SCRIPT)], **how)
     if (signal := -done.returncode) > 0:
-        raise ConfigError(f"{SCRIPT} was ended by signal {signal}{NO_MEMORY * (signal == 9)}")
+        raise ConfigError(f"{SCRIPT} was ended by signal {signal}{KILLED * (signal == 9)}")
     if done.returncode:
         raise RuntimeError(f"{SCRIPT} failed:\n{done.stderr}")
     for line in dict.fromkeys(done.stderr.splitlines()):
