@@ -109,11 +109,9 @@ except (ConfigError, DataError, OSError) as error:
 try:
     gpu.slots(0)  # checks the environment variables that the default profile reads
     # Jobs on a cluster may have a GPU there.
-    if process.is_main and process.runs_jobs and not reads:
-        if not process.deploys:  # whose jobs have a PyTorch of their own
-            config["device"] = gpu.choose_device(config["device"])
-        if cards := len(gpu.visible()):  # within a job of Slurm no lease says so
-            os.environ.setdefault(gpu.SHARE, str(gpu.slots_per_device(cards)))
+    # With --sdm conda they have a PyTorch of their own.
+    if process.is_main and process.runs_jobs and not reads and not process.deploys:
+        config["device"] = gpu.choose_device(config["device"])
     # Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
     WORKERS = command.threads()
 except ConfigError as error:

@@ -91,9 +91,9 @@ class Server:
             quiet = warnings.catch_warnings(action="ignore", category=DeprecationWarning)
             with contextlib.suppress(OSError), quiet:  # there may be no room for a process
                 pid = os.fork()  # it warns of threads, see FORK_SAFE
-        if request is None or pid is None:
+        if pid is None:
             answer(connection, SENT_AWAY)
-        elif not pid:
+        elif pid == 0:
             return self._become(parent, request)
         else:
             ended = os.pidfd_open(pid)

@@ -7,7 +7,7 @@ takes a free slot of a card by locking a file, which the kernel unlocks however 
     with device("auto", gpus=1) as name:    # "cuda", with one card visible, or "cpu"
         ...
 
-If a scheduler such as Slurm gave this job a single card, there is no lease.
+Jobs of a scheduler such as Slurm do not wait for each other where it gives each its own cards.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ DEVICES = ("auto", "cpu", "cuda")
 # Two small convolutional runs on an H200 each took 1.3 times as long as one alone, six took five
 # times as long (benchmarks/README.md, "A GPU"). profiles/default has the same number.
 JOBS_PER_CARD = 2
-# Set by schedulers that give a job a card of its own. It is "0" there, whichever it is, so jobs of
-# one node would wait for each other.
+# Set by schedulers, with the number of the job. They give a job cards of its own, which may be
+# called "0" there, whichever they are.
 SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 POLL = 0.2  # seconds between attempts to get a slot
 SHARE = "FEDLIB_GPU_JOBS"  # how many jobs may use the card, read by `fedlib.engine.device`
@@ -56,10 +56,9 @@ def device(wanted: str = "auto", gpus: int | None = None, wait: bool = True) -> 
         return
     devices = visible()
     with contextlib.ExitStack() as stack:
-        if len(devices) > 1 or (devices and not any(map(os.environ.get, SCHEDULED))):
-            stack.enter_context(lease(devices, slots_per_device(len(devices)), wait=wait))
         works = False
         if devices:
+            stack.enter_context(lease(devices, slots_per_device(len(devices)), wait=wait))
             import torch  # not at the top, because the CPU needs no import of PyTorch here
 
             works = torch.cuda.is_available()
@@ -96,15 +95,14 @@ def lease(
       devices: names as in `CUDA_VISIBLE_DEVICES`.
       per_device: jobs that may share a device.
       folder: of the lock files; by default one for this user on this machine, so that two
-        checkouts take turns too. A scheduler's job that was given cards has one of its own: they
-        may have the names of another job's.
+        checkouts take turns too. A scheduler's job that was given cards has files of its own there.
       wait: whether to wait; otherwise the first device is used beside its jobs.
     """
     jobs = SCHEDULED if os.environ.get("CUDA_VISIBLE_DEVICES") else ()  # otherwise all may see all
-    names = "fedlib-gpu", str(os.getuid()), *filter(None, map(os.environ.get, jobs))
-    folder = Path(folder or Path(tempfile.gettempdir()) / "-".join(names))
+    owner = "".join(f"{job}." for job in map(os.environ.get, jobs) if job)
+    folder = Path(folder or Path(tempfile.gettempdir()) / f"fedlib-gpu-{os.getuid()}")
     folder.mkdir(parents=True, exist_ok=True)
-    slots = [(name, slot) for slot in range(per_device) for name in devices]
+    slots = [(name, f"{owner}{name}.{k}") for k in range(per_device) for name in devices]
     with contextlib.ExitStack() as held:
         name = _take_slot(slots, folder, held)
         if name is None and wait:
@@ -112,17 +110,17 @@ def lease(
         while name is None and wait:
             time.sleep(POLL)
             name = _take_slot(slots, folder, held)
-        if name is not None:
-            held.enter_context(_environment(name, per_device))
-        yield name or devices[0]
+        name = name or devices[0]
+        held.enter_context(_environment(name, per_device))
+        yield name
 
 
 def _take_slot(
-    slots: Sequence[tuple[str, int]], folder: Path, held: contextlib.ExitStack
+    slots: Sequence[tuple[str, str]], folder: Path, held: contextlib.ExitStack
 ) -> str | None:
     """The device of the first free slot, locked until `held` is closed; None if there is none."""
     for name, slot in slots:
-        path = re.sub(r"[^A-Za-z0-9.-]", "_", f"{name}.{slot}")
+        path = re.sub(r"[^A-Za-z0-9.-]", "_", slot)
         with contextlib.ExitStack() as opened:
             if locks.take(opened.enter_context((folder / path).open("a"))):
                 held.enter_context(opened.pop_all())

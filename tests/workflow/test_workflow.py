@@ -452,22 +452,21 @@ def test_visible_gpus_are_those_that_cuda_would_use(monkeypatch):
     assert visible() == ("0", "1")
 
 
-@pytest.mark.parametrize("job, holds", [("", True), ("7", False)])
-def test_jobs_take_turns_at_a_single_card_but_not_where_a_scheduler_gave_each_its_own(
-    tmp_path, monkeypatch, capsys, job, holds
+@pytest.mark.parametrize("given", [{"CUDA_VISIBLE_DEVICES": "0"}, {}])
+def test_jobs_share_a_single_card_but_not_where_a_scheduler_gave_each_its_own(
+    tmp_path, monkeypatch, capsys, given
 ):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    monkeypatch.setenv("FEDLIB_GPU_SLOTS", "3")
+    monkeypatch.setattr(gpu.glob, "glob", lambda pattern: ["/dev/nvidia0"])
     monkeypatch.setattr(gpu.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for variable in gpu.SCHEDULED:
-        monkeypatch.setenv(variable, job if variable == "SLURM_JOB_ID" else "")
-    with device("auto", 1) as name:
-        held = [path for path in tmp_path.rglob("*") if path.is_file()]
-        assert (name, bool(held)) == ("cpu", holds)
-        assert os.environ.get(gpu.SHARE) == ("3" if holds else None)
-    assert capsys.readouterr().err.count("cannot use GPU 0") == 1
-    assert gpu.SHARE not in os.environ
+    for files, job in enumerate(({}, {"PBS_JOBID": "7"}, {"PBS_JOBID": "8"}), start=1):
+        own = {"FEDLIB_GPU_SLOTS": "3", **given, **job}
+        monkeypatch.setattr(os, "environ", own)
+        with device("auto", 1) as name:
+            assert (name, own[gpu.SHARE]) == ("cpu", "3")
+        assert gpu.SHARE not in own
+        assert sum(path.is_file() for path in tmp_path.rglob("*")) == (files if given else 1)
+    assert capsys.readouterr().err.count("cannot use GPU 0") == 3
 
 
 def test_jobs_on_one_card_divide_its_memory(monkeypatch):
