@@ -122,7 +122,7 @@ class Console(logging.Handler):
         log = [line for file in record.log for line in _end(Path(str(file)))]
         # What a cluster says of a job, such as why it was refused or killed, is in no log.
         why, *_ = (getattr(record, "rule_msg", None) or "").splitlines() or [""]
-        log += [f"{QUOTE}{why}"] * bool(why)
+        log += [f"{QUOTE}{why}"] if why else []
         if record.log and not any(line.startswith(QUOTE) for line in log):
             log.append(f"{QUOTE}its log is empty; is the disk full?")
         quoted = tuple(line for line in log if line.startswith(QUOTE))
@@ -154,7 +154,7 @@ class Console(logging.Handler):
 
     def _so_far(self) -> str:
         done = f"{self.total - sum(self.left.values())} of {self.total} jobs"
-        failed = f", {self.failed} failed" * bool(self.failed)
+        failed = f", {self.failed} failed" if self.failed else ""
         return f"{done}{failed}, {_clock(self._runtime())}"
 
     def _seconds_left(self) -> float | None:

@@ -177,7 +177,7 @@ def _answers(wanted: list[tuple[str, dict]]) -> list[tuple[str, bool]]:
     how = {"input": json.dumps(wanted), "capture_output": True, "text": True}
     done = subprocess.run([sys.executable, str(ROOT / SCRIPT)], **how)
     if (signal := -done.returncode) > 0:
-        raise ConfigError(f"{SCRIPT} was ended by signal {signal}{KILLED * (signal == 9)}")
+        raise ConfigError(f"{SCRIPT} was ended by signal {signal}{KILLED if signal == 9 else ''}")
     if done.returncode:
         raise RuntimeError(f"{SCRIPT} failed:\n{done.stderr}")
     for line in dict.fromkeys(done.stderr.splitlines()):
