@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from fedlib.engine.choice import choose
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.fingerprint import Opaque, walk
 from fedlib.engine.task import Batch
 from fedlib.errors import ConfigError, DataError, DivergedError, of_file, quote
 from fedlib.federation import SPLITS, Split
@@ -67,6 +69,7 @@ def check(simulation: Simulation) -> None:
         odd = [entry for entry in one if not _same(one[entry], other[entry])]
         if odd and few.data.device.type == "cpu":  # on a GPU the order of sums may vary
             raise ConfigError(f"{name} gives another {odd[0]} when a round is repeated; {instead}")
+        _check_closures(few, able, name)
     heavy = any(task.is_heavy for task in tasks_of(simulation.method))
     if simulation.executor.name != "loop" and not heavy:
         _compare(few, simulation.executor.setting, name)
@@ -85,6 +88,45 @@ def refuse(name: str, file: str | None) -> Iterator[None]:
         lack = "; is a return missing?" * any(x in str(error) for x in ("NoneType", "is None"))
         told = f"{of_file(error, file, name)}{lack} {TRIED}" if file else f"{name} {why}"
         raise ConfigError(told) from error
+
+
+class _Watch(Loop):
+    """Notes the shapes of the tensors that functions of one client close over."""
+
+    def __init__(self):
+        super().__init__()
+        self.closed: list[list[int]] = []
+
+    def lift(self, fn):
+        """See `Loop.lift`."""
+        with contextlib.suppress(Opaque):  # then the tensors so far
+            walk(fn, lambda x: self.closed.append([*x.shape]) or x)
+        return fn
+
+    def each(self, work, fn, *more):
+        """See `Loop.each`."""
+        return super().each(work, self.lift(fn), *more)
+
+
+def _check_closures(few: Simulation, able: np.ndarray, name: str) -> None:
+    """Raise ConfigError if a function of one client closes over a row for each client.
+
+    A tensor has such rows if it has one for two clients, and half as many for one.
+    """
+    found = []
+    for clients in (able, able[:1]) if len(able) > 1 else ():
+        watched = replace(few, executor=_Watch())
+        # A method may need two clients; then nothing is compared.
+        with contextlib.suppress(Exception):
+            _round_and_evaluation(watched, watched.cohort(clients, 0), name)
+        found.append(watched.executor.closed)
+    for both, alone in zip(*found, strict=False):
+        if both[:1] == [2] and alone == [1, *both[1:]]:
+            raise ConfigError(
+                f"{name}: a function of one client closes over a tensor of shape {both}, a row for "
+                "each client, so all clients read all rows; make it an argument, as in "
+                "cohort.fit(loss, models, rows), or cohort.held(rows) if all are to have all"
+            )
 
 
 def _compare(few: Simulation, setting: str, name: str) -> None:

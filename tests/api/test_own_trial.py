@@ -251,6 +251,25 @@ class Some(FedAvg):
         return state._replace(params=sent.mean())
 
 
+class Near(FedAvg):
+    """Each client stays near a vector of its own, which it is given in one of four ways."""
+
+    way = "argument"
+
+    def round(self, state, cohort):
+        own = tree.repeat(state.params["head.bias"], cohort.size)
+        far = lambda w, own: (w["head.bias"] - own).square().sum()  # noqa: E731
+        loss = lambda w, own, batch: self.task.loss(w, batch) + far(w, own)  # noqa: E731
+        if self.way == "argument":
+            return self.minimise(loss, state, cohort, own)
+        if self.way == "all":
+            return self.minimise(loss, state, cohort, cohort.held(own))
+        if self.way == "score":
+            cohort.score(lambda batch: batch.y + own.sum(), split="train")
+            return super().round(state, cohort)
+        return self.minimise(lambda w, batch: loss(w, own, batch), state, cohort)
+
+
 def tried(method, executor, normal=True, **changes):
     x, y = (array[:120] for array in load_digits(return_X_y=True))
     clients = fedlib.partition(x / 16, y, "dirichlet", num_clients=5, alpha=1.0)
@@ -280,6 +299,15 @@ def test_a_scan_that_counts_what_only_fills_a_batch_up_is_refused():
         with pytest.raises(ConfigError, match="of cohort.scan must leave out what batch.mask"):
             solver = fedlib.SGD(lr=0.1, batch_size=batch_size)
             tried(Forgetting, "batched", normal=False, local=solver)
+
+
+@pytest.mark.parametrize("executor", ["loop", "batched"])
+def test_a_function_of_one_client_that_closes_over_the_rows_of_all_is_refused(executor):
+    for way in ("argument", "all", "score", "closure"):
+        refused = way in ("score", "closure")
+        told = r"Near: a function of one client closes over a tensor of shape \[2, 10\], a row for"
+        with pytest.raises(ConfigError, match=told) if refused else nullcontext():
+            tried(type("Near", (Near,), {"way": way}), executor)
 
 
 @pytest.mark.parametrize("executor", ["loop", "batched"])
