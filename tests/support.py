@@ -249,7 +249,7 @@ def federation_for(name: str, *args, **options) -> Federation:
     Validation examples; true clusters; a server, labelled by the rule.
     """
     made = toy_federation(*args, **options)
-    if name in ("fedmix_vae", "plain_mixture"):
+    if name in ("adaptive_experts", "fedmix_vae", "local_experts", "plain_mixture"):
         return with_validation(made, (made.test.sizes + 1) // 2)
     if name == "oracle_clusters":
         return replace(made, cluster=np.arange(made.num_clients) % 2)

@@ -60,6 +60,7 @@ class AdaptiveExperts(IFCA):
     are trained by `LocalExperts` and start from the same draw; every gate has its own draw.
 
     Attributes:
+      cluster_init, stop: as in IFCA, with the official code's values for defaults.
       expert: architecture of the local experts (Table 1).
       gate: architecture of the gates (Table 1), with an output for each of the J clusters' experts,
         then one for the local expert; with J = 1, a single output.
@@ -86,6 +87,8 @@ class AdaptiveExperts(IFCA):
         client among `personal_clients` predicts with (official code), or "all" (equation 5).
     """
 
+    cluster_init: str = "conv_only"
+    stop: str = "all"
     expert: Task
     gate: Task
     local_lr: float

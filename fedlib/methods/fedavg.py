@@ -5,6 +5,8 @@
 
 Source: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
 Data", AISTATS 2017, Algorithm 1.
+Deviation: clients may keep momenta between rounds, as FedEM's do; with `keeps="round"` of the
+solver they do not. Absent clients have no weight unless the run's `aggregation` is "damped".
 """
 
 from collections.abc import Callable

@@ -63,16 +63,16 @@ class IFCA(Method):
     Attributes:
       local: solver of a client in a round (SGD in the paper; rate and weight decay in Table 1). It
         is new in every round: momenta and the epochs of a schedule start at zero.
-      num_experts: E, the paper's J, "clusters" in its code; at least 1, which is FedAvg. Table 2
-        has 6.
+      num_experts: E, the paper's J, "clusters" in its code; at least 1, which is FedAvg with
+        `keeps="round"` and the aggregation "renormalised". Table 2 has 6.
       exploration: schedule of the probability of a random choice in round t, counted from 0: "none"
         is IFCA; "eps" is `epsilon`, the paper's epsilon-greedy; and, of its code, "eps_decay" is
         1 / (t + 1); "eps_decay_b" is (t + 1)^-b, which equals `epsilon` at an eighth of the
         `horizon`; "eps_decay_k" is (t + 1)^(-2 / J).
       epsilon: for "eps" and "eps_decay_b", in [0, 1]; 0 is IFCA, Table 1 has 0.33.
       horizon: rounds of the run, for "eps_decay_b", at least 0.
-      cluster_init: "conv_only": models differ only in convolution weights (official code); "full":
-        in all weights.
+      cluster_init: "full": models differ in all weights; "conv_only": only in those of convolutions
+        (official code).
       stop: "never"; or "all": training ends when every model has failed `patience` checks in a row
         (official code), and clients predict with each model at its best check; or "each": a model
         that has failed `patience` checks is no longer sent, chosen or trained (Algorithm 1, lines
@@ -94,11 +94,11 @@ class IFCA(Method):
     exploration: str = "none"
     epsilon: float = 0.0
     horizon: int = 0
-    cluster_init: str = "conv_only"
-    stop: str = "all"
+    cluster_init: str = "full"
+    stop: str = "never"
     stop_every: int = 10
     patience: int = 10
-    stop_split: str = "test"
+    stop_split: str = "val"
     shares_body: bool = False
     lr_decay: bool = False
 

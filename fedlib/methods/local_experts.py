@@ -53,7 +53,7 @@ class LocalExperts(Method):
         of epochs or steps is ignored. AdamW in the paper (Table 1).
       lr_decay: whether the learning rate follows `early_stopping.SlowDecay` (official code).
       max_epochs, check_every, patience, stop_split: see `early_stopping.EarlyStopping`; the
-        defaults are the official code's.
+        defaults are the official code's, except that of the split.
       keep: models that clients keep, of `MODELS`; must contain "best".
       personal_clients: number of clients of a group that train, the first ones, at least 1; None is
         all.
@@ -65,7 +65,7 @@ class LocalExperts(Method):
     max_epochs: int = 200
     check_every: int = 5
     patience: int = 10
-    stop_split: str = "test"
+    stop_split: str = "val"
     keep: tuple[str, ...] = ("best",)
     personal_clients: int | None = None
     groups: tuple[str, ...] = CLIENTS

@@ -41,7 +41,7 @@ class Course:
       rate: fraction of the seen clients in a round, in (0, 1].
       selection: how they are drawn: "uniform", "residue" or "anchored"; see
         `fedlib.engine.participation.sample`.
-      aggregation: "damped" or "renormalised" (equal at rate 1), see `Cohort.average`; or "gossip",
+      aggregation: "renormalised" or "damped" (equal at rate 1), see `Cohort.average`; or "gossip",
         a decentralised run, see `fedlib.engine.gossip`.
       edge_probability: of the graph of a decentralised run.
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
@@ -51,7 +51,7 @@ class Course:
     seed: int
     rate: float = 1.0
     selection: str = "uniform"
-    aggregation: str = "damped"
+    aggregation: str = "renormalised"
     edge_probability: float = 0.5  # FedEM scripts
     evaluate_every: int = 1
 

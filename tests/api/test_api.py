@@ -97,6 +97,7 @@ def both(trained):
     """The result of the same run without files, and that of the workflow."""
     course = {"rounds": 3, "seed": 7, "rate": 0.5, "evaluate_every": 2}
     course |= {"local": fedlib.SGD(**SOLVER), "class_weights": WEIGHTS}
+    course |= {"course": {"aggregation": "damped"}}
     ours = quiet(cut(), BUILD, FedEM, num_experts=2, **course)
     return ours, fedlib.open_run(trained, device="auto" if not torch.cuda.is_available() else "cpu")
 
@@ -135,6 +136,13 @@ def test_a_module_is_drawn_like_the_function_that_made_it():
     done = quiet(cut(), BUILD, **course), quiet(cut(), module, **course)
     assert same_bits(*(run.state for run in done))
     assert not module.head.weight.any()
+
+
+def test_a_round_of_a_part_of_the_clients_averages_what_these_return():
+    course = {"local": fedlib.SGD(lr=0.1), "rounds": 1, "rate": 0.5}
+    ways = [{}, {"course": {"aggregation": "renormalised"}}, {"course": {"aggregation": "damped"}}]
+    usual, alone, damped = (quiet(cut(), BUILD, **course | way).state.params for way in ways)
+    assert same_bits(usual, alone) and not same_bits(usual, damped)
 
 
 def test_what_a_function_returns_is_used_as_it_is_and_left_alone():

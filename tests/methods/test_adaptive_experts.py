@@ -44,7 +44,7 @@ SIZES = (7, 12, 6, 10, 9)
 def make(num_experts=3, **params):
     outputs = 1 if num_experts == 1 else num_experts + 1
     settings = {
-        **{"cluster_init": "full", "stop_every": 1, "lr_decay": True},
+        **{"cluster_init": "full", "stop_every": 1, "lr_decay": True, "stop_split": "test"},
         **{"local_lr": LOCAL, "local_weight_decay": 0.1, "local_epochs": 9},
         **{"local_check_every": 2, "local_patience": 2, "finetune_lr": FINETUNE},
         **{"finetune_weight_decay": 0.15},
@@ -400,7 +400,7 @@ DECLARED = Run(
     local={"solver": "sgd", "lr": 0.05, "batch_size": 5},
     params={
         **{"num_experts": 2, "exploration": "eps", "epsilon": 0.33, "local_lr": 1e-3},
-        **{"gate_lr": 1e-3, "local_epochs": 7, "gate_epochs": 4},
+        **{"gate_lr": 1e-3, "local_epochs": 7, "gate_epochs": 4, "stop_split": "test"},
     },
 ).spec(1, spec_digest({}))
 

@@ -24,7 +24,7 @@ from fedlib.run.simulate import Simulation
 
 
 def make(num_experts=3, task=None, local=None, **params):
-    params = {"cluster_init": "full"} | params
+    params = {"stop": "all", "stop_split": "test"} | params
     local = local or sgd(keeps="round")
     return methods.load("ifca")(
         task=task or tiny_task(), local=local, num_experts=num_experts, **params

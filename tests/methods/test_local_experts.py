@@ -8,8 +8,9 @@ from fedlib import methods, tree
 
 
 def make(local=None, **params):
-    local, method = local or sgd(momentum=0.0), methods.load("local_experts")
-    return method(task=tiny_task(), local=local, max_epochs=3, check_every=1, **params)
+    params = {"max_epochs": 3, "check_every": 1, "stop_split": "test"} | params
+    method = methods.load("local_experts")
+    return method(task=tiny_task(), local=local or sgd(momentum=0.0), **params)
 
 
 def test_epochs_are_whole_whatever_the_solver_does_in_a_round():
@@ -50,8 +51,7 @@ def test_every_client_trains_once_and_alike_in_however_many_rounds(at_once):
     ],
 )
 def test_an_equal_loss_is_no_better(stopping, epochs):
-    method = methods.load("local_experts")
-    method = method(task=tiny_task(), local=sgd(lr=0.0), check_every=2, **stopping)
+    method = make(sgd(lr=0.0), check_every=2, **stopping)
     assert method.train(cohort_of(method.task, toy_federation())).epochs.tolist() == [epochs] * 3
 
 

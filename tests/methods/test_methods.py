@@ -32,9 +32,6 @@ from fedlib.run import checkpoint, evaluate
 from fedlib.run.contract import by_round, diagnostics
 from fedlib.run.scoring import during_training, score
 
-# Without a validation part they stop by test examples, as the authors' code does.
-STOPPED_BY_TEST = {"adaptive_experts", "local_experts"}
-
 
 @cache
 def after_two_rounds(name):
@@ -241,8 +238,7 @@ def test_unseen_clients_never_influence_what_the_others_get(name):
     assert_close(way(state, seen), way(observed, seen), 0)
 
 
-@contract
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in STOPPED_BY_TEST])
+@every_method
 def test_test_examples_never_influence_training(name):
     method, federation, state = after_two_rounds(name)
     x, y, rows = federation.x.copy(), federation.y.copy(), federation.test.rows

@@ -295,12 +295,19 @@ def test_a_note_says_whose_curves_show_what_validation_has_chosen():
         {"label": "b", "title": "As in the code", "method": "fedmoe", "params": {"keep": "last"}},
         {"label": "c", "title": "CentMoE", "method": "centmoe", "params": {}},
         {"label": "d", "title": "FedAvg", "method": "fedavg", "params": {}},
-        {"label": "e", "title": "IFCA", "method": "ifca", "params": {"stop_every": 5}},
+        {
+            "label": "e",
+            "title": "IFCA",
+            "method": "ifca",
+            "params": {"stop": "all", "stop_every": 5},
+        },
+        {"label": "f", "title": "IFCA to the end", "method": "ifca", "params": {}},
     ]
     told = curves.checks_note(made_up.read({"runs": runs[:4]}))
     assert told == "Fed-MoE; CentMoE: each point shows the state that validation has chosen so far."
     both = curves.checks_note(made_up.read({"runs": runs}))
     assert both.startswith(f"{told} IFCA: each point") and "every 5 rounds" in both
+    assert "to the end" not in both
     assert curves.checks_note(made_up.read({"runs": runs[3:4]})) == ""
 
 

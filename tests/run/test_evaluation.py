@@ -92,7 +92,7 @@ def test_each_view_is_told_before_the_next_way_to_predict_is_prepared(monkeypatc
     monkeypatch.setattr(AdaptiveExperts, "mix", lambda *a: before.append([*said]) or mix(*a))
     found = final(run.method, run.init(), lambda group: run.everyone(group, 0), report=said.append)
     assert len(said) == len(found.scores) > len(before[0])
-    right = found.scores["seen", "local", "test"].correct.sum() / (SEEN * TEST)
+    right = found.scores["seen", "local", "test"].correct.sum() / (SEEN * TEST // 2)
     assert f"seen/local/test: {right:.1%} right, {SEEN} clients" in before[0]
 
 

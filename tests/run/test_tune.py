@@ -84,8 +84,6 @@ def trained(spec, whole=True):
 )
 def test_a_method_that_measures_test_examples_can_be_tuned_by_a_final_protocol(name, protocol):
     method = make(name)
-    if name == "adaptive_experts":
-        method = replace(method, stop_split="val")
     run = simulation_of(method, tune.drop_test(federation()), rounds=1)
     state, _ = silently(run)
     view = View("seen", protocol, "val")
@@ -426,7 +424,7 @@ def test_no_test_example_has_a_say_in_the_benchmark(scale):
 def test_planted_cheats_are_found():
     paper = papers.declare("benchmark", "demo")
     run = next(run for run in paper.runs if run.label == "fedem")
-    params = {"num_experts": 2, "cluster_init": "full"}  # IFCA's default stops on test examples
+    params = {"num_experts": 2, "stop_split": "test"}
     stops = replace(run, label="ifca", method="ifca", params=params)
     seed = {**run.tuning, "seed": paper.seeds[0]}
     runs = (stops, replace(run, tuning=seed), replace(run, label="untuned", tuning=None))

@@ -49,7 +49,7 @@ class EarlyStopping:
     max_epochs: int = 200
     check_every: int = 5
     patience: int = 10
-    split: str = "test"
+    split: str = "val"
 
     def __post_init__(self):
         """Raises ValueError for counts below 1 or another split."""
@@ -256,7 +256,7 @@ def refuse_nothing_to_stop_on(cohort: Cohort, split: str) -> None:
     if len(lacking := clients[cohort.data.federation.split(split).sizes[clients] == 0]):
         raise DataError(
             f"client {lacking.min()} has no {split} examples, on which training is stopped; use a "
-            "partition that gives every client some"
+            f"partition that gives every client some (see its {split}_fraction)"
         )
 
 

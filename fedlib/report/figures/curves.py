@@ -21,7 +21,8 @@ METRICS = {
 }
 CROWD = 5  # with this many curves in a panel or more, the y axis shows where they end
 FLAT = 0.1  # fewer curves without bands do, too, where all that is shown then is at most so high
-CHECKED = ("adaptive_experts", "ifca")  # methods that predict with their best check
+# Methods that predict with their best check, each with its default `stop`.
+CHECKED = {"adaptive_experts": "all", "ifca": "never"}
 # Methods that predict with the state that a server's validation examples have chosen.
 CHOSEN = ("centmoe", "fedmoe", "server_finetuning", "uniform_mixture")
 SPLITS = {"test": "Test", "val": "Validation", "train": "Training"}
@@ -104,7 +105,7 @@ def checks_note(exhibit: ExhibitSpec) -> str:
     stopping = {
         run.title: run.params.get("stop_every", 10)  # as the methods declare it
         for run in exhibit.runs
-        if run.method in CHECKED and run.params.get("stop", "all") != "never"
+        if run.method in CHECKED and run.params.get("stop", CHECKED[run.method]) != "never"
     }
     mine = [run for run in exhibit.runs if run.method in CHOSEN]
     chosen = dict.fromkeys(run.title for run in mine if run.params.get("keep") != "last")
