@@ -583,6 +583,7 @@ FEDERATIONS = {
     "partition iid needs the parameter 'num_clients'": lambda: fedlib.partition(X, Y, "iid"),
     r"data of client 0 must be \(inputs, labels\), got nd": lambda: own([X, X], [X, X]),
     "train must be a list, a pair for each client, got dict": lambda: own({0: (X, Y)}, [(X, Y)]),
+    "train must be a list, a pair for each client, got an empty list": lambda: own([], []),
     "y must have 400 values as x": lambda: fedlib.partition(X, Y[1:], "natural"),
     "got 0.5; regression is not supported": lambda: fedlib.partition(X, Y + 0.5, "natural"),
     "train data of client 1 is empty": lambda: own([(X, Y), (X[:0], Y[:0])], [(X, Y)] * 2),
