@@ -68,7 +68,8 @@ def simulate(
     Args:
       federation: the clients, see `fedlib.Federation` and `fedlib.partition`.
       model: a `torch.nn.Module` whose last layer is the head, or a function that returns one.
-        Parameters that are frozen (`requires_grad_(False)`) stay, and are not sent.
+        Parameters that are frozen (`requires_grad_(False)`) stay, and are not sent. It may be on
+        any device: its copies are trained on `device`.
       method: a class derived from `fedlib.methods.base.Method`, or the name of one of fedlib's.
       local: the clients' solver, such as `fedlib.SGD(lr=0.1)`.
       rounds: communication rounds.

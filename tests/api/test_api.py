@@ -409,12 +409,11 @@ def test_columns_are_matched_by_name_where_the_first_client_has_none():
 
 # -- bad input ---------------------------------------------------------------------
 
+LAST = nn.Linear(64, 10)
 
 MODELS = {
     "model must be a torch.nn.Module, or a function that makes one, got 3": 3,
-    "model gives NaN before its first step": nn.Sequential(
-        nn.Threshold(2, math.nan), nn.Linear(64, 10)
-    ),
+    "model gives NaN before its first step": nn.Sequential(nn.Threshold(2, math.nan), LAST),
     "model gives 3 numbers for an input, and must give 10": nn.Linear(64, 3),
     "model gives 64x10 numbers": nn.Sequential(nn.Unflatten(1, (64, 1)), nn.Linear(1, 10)),
     "model: all of its parameters are frozen": lambda: BUILD().requires_grad_(False),
