@@ -284,7 +284,9 @@ def _try(simulation: Simulation, report: Callable[[str], None], given: bool) -> 
         report("starts from the weights of the model that was given")
     simulation = agreement.try_models(simulation, report)
     kind = type(simulation.method)
-    file = None if is_ours(kind) else kind.round.__code__.co_filename
+    # Where the class has functions of its own; the one that runs may be inherited from fedlib.
+    own = (inspect.unwrap(x) for x in vars(kind).values() if inspect.isfunction(x))
+    file = None if is_ours(kind) else next((x.__code__.co_filename for x in own), "no file")
     if file or any(task.is_frozen_in_part for task in tasks_of(simulation.method)):
         with rehearsal.refuse(kind.__name__, file):
             rehearsal.check(simulation)
