@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import methods
-from fedlib.api import agreement, following, process
+from fedlib.api import agreement, following, probe, process
 from fedlib.api.callbacks import Callback
 from fedlib.api.model import Model, builder, is_given
 from fedlib.api.result import Result
@@ -363,4 +363,5 @@ def _in_one_line(subject: str = "") -> Iterator[None]:
     except (ConfigError, DataError):
         raise
     except SENSELESS as error:
-        raise ConfigError(f"{subject}{str(error).splitlines()[0]}") from error
+        told = str(error) if isinstance(error, ValueError) else ""
+        raise ConfigError(f"{subject}{(told or probe.reason(error)).splitlines()[0]}") from error

@@ -521,6 +521,7 @@ class Bare(FedAvg):
     eta: float = 0.1
 
 
+RAISE = "raise ValueError"
 METHODS_OF_USERS = {
     r"Bare is not a dataclass; write @dataclass\(frozen=True, kw_only=True\) above it": Bare,
     r"Wrong.round must return a state like init's, got None": returning("round", lambda s: None),
@@ -547,6 +548,8 @@ METHODS_OF_USERS = {
     "Wrong: AttributeError: 'dict' object has no .* 'params'": returning("init", lambda s: {}),
     "Wrong, line .*: AttributeError: .* 'nothing'": returning("round", lambda s: s.nothing),
     r"Wrong, line .* dtype = None.* = None\) \(in": returning("round", lambda s: torch.sum(s, x=1)),
+    "^Wrong: KeyError: 'b'$": type("Wrong", (FedAvg,), {"__post_init__": lambda self: {}["b"]}),
+    "^Wrong: ValueError$": type("Wrong", (FedAvg,), {"__post_init__": lambda _: exec(RAISE)}),
     "protocols of Wrong must be like": type("Wrong", (FedAvg,), {"protocols": {"all": {}}}),
     "classifiers of Wrong must be a": type("Wrong", (FedAvg,), {"classifiers": frozenset("ab")}),
     "Wrong must be like .*a/b": type("Wrong", (FedAvg,), {"protocols": {"seen": {"a/b": "round"}}}),
