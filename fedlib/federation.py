@@ -241,13 +241,9 @@ class Federation:
             with hdf5.create(temporary, userblock_size=seals.USERBLOCK) as file:
                 for name, array in self._arrays().items():
                     file.create_dataset(name, data=array)
-                file.attrs.update(
-                    format=FORMAT,
-                    num_classes=self.num_classes,
-                    mean=self.mean,
-                    std=self.std,
-                    spec=canonical_json(self.spec),
-                )
+                settings = self._settings()
+                spec = canonical_json(settings.pop("spec"))
+                file.attrs.update(format=FORMAT, **settings, spec=spec)
                 if self.tokens is not None:
                     file.attrs["tokens"] = self.tokens
             seals.write_json(manifest, self.manifest())

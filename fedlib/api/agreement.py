@@ -41,21 +41,18 @@ def try_models(simulation: Simulation, report: Callable[[str], None]) -> Simulat
     Raises:
       ConfigError: for a model that the engine cannot train or evaluate as PyTorch does.
     """
-    mixed, reasons = [], []
     # Clients' models of several kinds are scored on the same batches.
     if any(task.keeps_layout for task in tasks_of(simulation.method)):
         simulation = _of_all(simulation, keeps_layout=True)
     with draws.aside(0):
         # For models of fedlib itself its tests do the same.
         tasks = [x for x in tasks_of(simulation.method) if not is_ours(type(whole(x.build())))]
-        for number, task in enumerate(tasks):
-            name = "model" if task is simulation.method.task else f"module {number}"
-            mixing, reason = _try(name, task, simulation)
-            mixed.append(mixing)
-            reasons += [reason] if reason else []
-    if any(mixed):
+        own = simulation.method.task
+        names = ["model" if task is own else f"module {i}" for i, task in enumerate(tasks)]
+        tried = [_try(name, task, simulation) for name, task in zip(names, tasks, strict=True)]
+    if any(mixing for mixing, _ in tried):
         simulation = _of_all(simulation, mixes_examples=True)
-    if not reasons:
+    if not (reasons := [reason for _, reason in tried if reason]):
         return simulation
     executor = simulation.executor
     report(f"clients run one by one (executor loop), not by {executor.name}: {reasons[0]}")

@@ -67,7 +67,9 @@ class Federation(federation.Federation):
         """
         parts = {"train": train, **({} if val is None else {"val": val}), "test": test}
         for name, pairs in parts.items():
-            _check_pairs(name, pairs)
+            _check_list(name, pairs, "a pair for each client")
+            for client, pair in enumerate(pairs):
+                _check_arrays(f"{name} data of client {client}", pair, 2)
         if len({*map(len, parts.values())}) > 1:
             counts = ", ".join(f"{name} of {len(pairs)}" for name, pairs in parts.items())
             raise ConfigError(f"each part must be of the same clients, got {counts} clients")
@@ -115,7 +117,7 @@ class Federation(federation.Federation):
             no pairs.
           DataError: as `from_arrays`.
         """
-        for name, part in (("train", train), ("test", test or [])):
+        for name, part in (("train", train), ("test", train if test is None else test)):
             _check_list(name, part, "a data set for each client")
         train_fraction = round(1 - validate("test_fraction", test_fraction, float), 12)  # 1 - 0.9
         seed = validate("seed", seed, int)
@@ -126,9 +128,10 @@ class Federation(federation.Federation):
         if test is not None:
             return cls.from_arrays(*pairs, **more)
         parts = [(pair, divide(np.arange(len(pair[1])), train_fraction, seed)) for pair in pairs[0]]
-        for i, ((_, labels), (trains, _)) in enumerate(parts):
-            if len(labels) and not len(trains):
-                why = f"none of {len(labels)} examples trains at test_fraction {test_fraction}"
+        for i, ((_, labels), (trains, tests)) in enumerate(parts):
+            if len(labels) and not (len(trains) and len(tests)):
+                lack = f"none of {len(labels)} examples {'tests' if len(trains) else 'trains'}"
+                why = f"{lack} at test_fraction {test_fraction}"
                 raise ConfigError(f"data of client {i}: {why}; leave it out, or give test=")
         taken = ([(x[rows[i]], y[rows[i]]) for (x, y), rows in parts] for i in (0, 1))
         return cls.from_arrays(*taken, **more)
@@ -193,9 +196,8 @@ def partition(
         _check_arrays("test", test, 3)
     if "owner" not in dealer.needs and (client is not None or len(test or ()) == 3):
         raise ConfigError(f"partition {kind} deals regardless of clients; leave client out")
-    contents = [_content("the data", x, y, client, signals=signals)]
-    if test is not None:
-        contents.append(_content("the test part", *test, signals=signals))
+    given = {"the data": (x, y, client), **({} if test is None else {"the test part": test})}
+    contents = [_content(name, *arrays, signals=signals) for name, arrays in given.items()]
     parts = None if test is None else [TRAIN, TEST]
     examples = _pool(contents, parts, num_classes, length, tokeniser)
     if missing := [FEATURES[need] for need in dealer.needs if need not in examples.features]:
@@ -204,16 +206,10 @@ def partition(
 
 
 def _check_list(name: str, part: Any, of: str) -> None:
-    """Raises ConfigError unless this is a list; `of` says what it has."""
-    if not isinstance(part, Sequence):
-        raise ConfigError(f"{name} must be a list, {of}, got {type(part).__name__}")
-
-
-def _check_pairs(name: str, pairs: Any) -> None:
-    """Raises ConfigError unless this is a list with a pair of arrays for each client."""
-    _check_list(name, pairs, "a pair for each client")
-    for client, pair in enumerate(pairs):
-        _check_arrays(f"{name} data of client {client}", pair, 2)
+    """Raises ConfigError unless this is a list with something; `of` says what it has."""
+    if not isinstance(part, Sequence) or not part:
+        empty = "an empty " * isinstance(part, Sequence)
+        raise ConfigError(f"{name} must be a list, {of}, got {empty}{type(part).__name__}")
 
 
 def _check_arrays(name: str, given: Any, most: int) -> None:

@@ -22,7 +22,6 @@ from fedlib.errors import ConfigError
 from fedlib.models.layers.random import Dropout
 
 Model = nn.Module | Callable[[], nn.Module]
-COMPUTED = "it keeps an output, as weight_norm does; take that of torch.nn.utils.parametrizations"
 
 
 def builder(
@@ -81,10 +80,13 @@ def is_given(model: Model) -> bool:
 
 
 def _values(make: Callable[[], nn.Module], seed: int) -> dict[str, Tensor]:
-    """Parameters and buffers of the module that is made at `seed`, by name."""
+    """Parameters and buffers of the module that is made at `seed`, by name.
+
+    NaN, which does not equal itself, is 0 here.
+    """
     with draws.aside(seed):
         made = make()
-        return {x: y.clone() for x, y in (*made.named_parameters(), *made.named_buffers())}
+        return {x: y.nan_to_num() for x, y in (*made.named_parameters(), *made.named_buffers())}
 
 
 def whole(module: nn.Module) -> nn.Module:
@@ -104,12 +106,12 @@ def _first(fresh: Callable[[], nn.Module], model: Model, name: str) -> nn.Module
         raise ConfigError(
             f"{name} must be a torch.nn.Module, or a function that makes one, got {model!r:.80}"
         )
+    if any(isinstance(layer, torch.jit.ScriptModule) for layer in made.modules()):
+        raise ConfigError(f"{name} is a TorchScript module; give the module that it was made of")
     return made
 
 
 def _check_weights(made: nn.Module, name: str) -> None:
-    if any(isinstance(layer, torch.jit.ScriptModule) for layer in made.modules()):
-        raise ConfigError(f"{name} is a TorchScript module; give the module that it was made of")
     if lazy := [path for path, x in made.named_parameters() if is_lazy(x)]:
         raise ConfigError(f"{name}: {lazy[0]} has no shape yet; run the model once first")
     trained = [x.requires_grad for x in made.parameters()]
@@ -173,18 +175,23 @@ def _build(
 
 
 def _copy(model: Model) -> nn.Module | None:
-    """A copy of a module, or of what a function returns, which may be one that the user keeps."""
-    if not callable(model):
+    """A copy, on the CPU, of a module or of what a function returns, which the user may keep."""
+    made = model() if callable(model) and not isinstance(model, nn.Module) else model
+    if not isinstance(made, nn.Module):
         return None
-    made = model if isinstance(model, nn.Module) else model()
-    for weights in made.parameters() if isinstance(made, nn.Module) else ():
+    for weights in made.parameters():
         if weights._backward_hooks or getattr(weights, "_post_accumulate_grad_hooks", None):
             raise ValueError("its weights have hooks on gradients, which copies lose; take forward")
-    layers = made.modules() if isinstance(made, nn.Module) else ()
-    if any(isinstance(x, Tensor) and x.grad_fn for one in layers for x in vars(one).values()):
-        raise ValueError(COMPUTED)
+    for path, part in made.named_modules():
+        for key, value in vars(part).items():
+            if any(isinstance(x, Tensor) and x.grad_fn for x in tree.leaves(value)):
+                raise ValueError(
+                    f"it keeps an output, as weight_norm does, in {f'{path}.{key}'.lstrip('.')}: "
+                    "keep x.detach(), or give a module that has not run; of weight_norm, take "
+                    "that of torch.nn.utils.parametrizations"
+                )
     made = copy.deepcopy(made)
-    return getattr(made, "_orig_mod", made)  # what torch.compile was given
+    return getattr(made, "_orig_mod", made).cpu()  # what torch.compile was given
 
 
 def _prepare_reset(model: nn.Module, name: str) -> Callable[[], nn.Module]:

@@ -279,4 +279,6 @@ def _kind(value: Any) -> str:
     kind = type(value).__name__
     if isinstance(value, dict):
         return f"a {kind} of {quote([*value])}"
-    return f"a {kind} of {len(value)}" if isinstance(value, tuple | list) else quote(value)
+    if isinstance(value, tuple | list):
+        return f"a {kind} of {len(value)}"
+    return " ".join(quote(value).split())  # in one line

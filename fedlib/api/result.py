@@ -19,7 +19,7 @@ from fedlib import tree
 from fedlib.api import process
 from fedlib.api.callbacks import of_view
 from fedlib.api.predictor import ClientModel, as_inputs
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError, DataError, quote
 from fedlib.federation import CLIENTS, GROUPS
 from fedlib.files import digest, folder_instead
 from fedlib.report.looks import METHODS
@@ -138,8 +138,8 @@ class SavedResult(Accuracies):
           ConfigError: for a client whose predictor was not saved.
           DataError: for a file that is damaged.
         """
-        if client not in self._predictors:
-            known = ", ".join(map(repr, self._predictors)) or "none"
+        if not isinstance(client, str | Integral) or client not in self._predictors:
+            known = quote([*self._predictors])[1:-1] or "none"
             raise ConfigError(f"no predictor of client {client!r}; there are {known}")
         name, sha256 = self._predictors[client]
         path = self._folder / name
@@ -274,7 +274,7 @@ class Result(Accuracies):
         """The position of a client and its group; ConfigError without such a client or protocol."""
         known = self._clients
         if not isinstance(client, str | Integral) or client not in known:
-            raise ConfigError(f"no client {client!r}; there are {str([*known])[1:-1]}")
+            raise ConfigError(f"no client {client!r}; there are {quote([*known])[1:-1]}")
         group, ways = self._ways(client)
         if protocol not in ways:
             raise ConfigError(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import methods
-from fedlib.api import agreement, following, process
+from fedlib.api import agreement, following, probe, process
 from fedlib.api.callbacks import Callback
 from fedlib.api.model import Model, builder, is_given
 from fedlib.api.result import Result
@@ -68,7 +68,8 @@ def simulate(
     Args:
       federation: the clients, see `fedlib.Federation` and `fedlib.partition`.
       model: a `torch.nn.Module` whose last layer is the head, or a function that returns one.
-        Parameters that are frozen (`requires_grad_(False)`) stay, and are not sent.
+        Parameters that are frozen (`requires_grad_(False)`) stay, and are not sent. It may be on
+        any device: its copies are trained on `device`.
       method: a class derived from `fedlib.methods.base.Method`, or the name of one of fedlib's.
       local: the clients' solver, such as `fedlib.SGD(lr=0.1)`.
       rounds: communication rounds.
@@ -283,7 +284,9 @@ def _try(simulation: Simulation, report: Callable[[str], None], given: bool) -> 
         report("starts from the weights of the model that was given")
     simulation = agreement.try_models(simulation, report)
     kind = type(simulation.method)
-    file = None if is_ours(kind) else kind.round.__code__.co_filename
+    # Where the class has functions of its own; the one that runs may be inherited from fedlib.
+    own = (inspect.unwrap(x) for x in vars(kind).values() if inspect.isfunction(x))
+    file = None if is_ours(kind) else next((x.__code__.co_filename for x in own), "no file")
     if file or any(task.is_frozen_in_part for task in tasks_of(simulation.method)):
         with rehearsal.refuse(kind.__name__, file):
             rehearsal.check(simulation)
@@ -360,4 +363,5 @@ def _in_one_line(subject: str = "") -> Iterator[None]:
     except (ConfigError, DataError):
         raise
     except SENSELESS as error:
-        raise ConfigError(f"{subject}{str(error).splitlines()[0]}") from error
+        told = str(error) if isinstance(error, ValueError) else ""
+        raise ConfigError(f"{subject}{(told or probe.reason(error)).splitlines()[0]}") from error

@@ -249,10 +249,9 @@ def test_the_network_of_a_client_is_the_users_own():
     assert torch.equal(predict.state_dict()["client/head/weight"], predict.network.fc[1].weight)
     assert type(predict.network.fc[0]) is nn.Dropout
     assert torch.equal(predict(images().x[:6, 0]), predict(x))  # as `partition` takes them
-    with pytest.raises(ConfigError, match="inputs must be torch.uint8"):
-        predict(x / 255)
-    with pytest.raises(ConfigError, match="inputs must be torch.uint8"):
-        predict(x[:, :, :7])
+    for odd in (x / 255, x[:, :, :7]):
+        with pytest.raises(ConfigError, match="inputs must be torch.uint8"):
+            predict(odd)
     again = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=2)
     assert torch.equal(again.client_model(1)(x), predict(x))  # masks of dropout are repeated
 
@@ -418,11 +417,10 @@ def test_columns_are_matched_by_name_where_the_first_client_has_none():
 # -- bad input ---------------------------------------------------------------------
 
 
+LAST = nn.Linear(64, 10)
 MODELS = {
     "model must be a torch.nn.Module, or a function that makes one, got 3": 3,
-    "model gives NaN before its first step": nn.Sequential(
-        nn.Threshold(2, math.nan), nn.Linear(64, 10)
-    ),
+    "model gives NaN before its first step": nn.Sequential(nn.Threshold(2, math.nan), LAST),
     "model gives 3 numbers for an input, and must give 10": nn.Linear(64, 3),
     "model gives 64x10 numbers": nn.Sequential(nn.Unflatten(1, (64, 1)), nn.Linear(1, 10)),
     "model: all of its parameters are frozen": lambda: BUILD().requires_grad_(False),
@@ -489,18 +487,15 @@ def noisy(draw):
     return Noisy
 
 
-class Summed(FedAvg):
-    def round(self, state, cohort):
-        fitted, _ = cohort.fit(self.task.losses, cohort.broadcast(state.params), local=self.local)
-        return state._replace(params=cohort.average(fitted, state.params))
+def fitting(name, loss):
+    """FedAvg by another loss, which is made of its task."""
 
-
-class Averaging(FedAvg):
     def round(self, state, cohort):
         start = cohort.broadcast(state.params)
-        mean = lambda params, batch: self.task.losses(params, batch).mean()  # noqa: E731
-        fitted, _ = cohort.fit(mean, start, local=self.local)
+        fitted, _ = cohort.fit(loss(self.task), start, local=self.local)
         return state._replace(params=cohort.average(fitted, state.params))
+
+    return type(name, (FedAvg,), {"round": round})
 
 
 class Counting(FedAvg):
@@ -522,24 +517,30 @@ def returning(name, value):
     return type("Wrong", (FedAvg,), own)
 
 
+ONE = torch.ones(1)
+
+
+def adding(name, value=ONE):
+    """FedAvg whose rounds add a parameter, or change it."""
+    return returning("round", lambda s: s._replace(params={**s.params, name: value}))
+
+
 class Bare(FedAvg):
     eta: float = 0.1
 
 
+RAISE = "raise ValueError"
 METHODS_OF_USERS = {
     r"Bare is not a dataclass; write @dataclass\(frozen=True, kw_only=True\) above it": Bare,
     r"Wrong.round must return a state like init's, got None": returning("round", lambda s: None),
-    r"a state like init's, got one that differs, .* in .params\['new'\]": returning(
-        "round", lambda state: state._replace(params={**state.params, "new": torch.ones(1)})
+    r"a state like init's, got one that differs, .* in .params\['new'\]": adding("new"),
+    r"\['body.1.bias'\] was \(torch.float32, \[8\]\) and is \(torch.float64, ": adding(
+        "body.1.bias", torch.zeros(8).double()
     ),
-    r"\['body.1.bias'\] was \(torch.float32, \[8\]\) and is \(torch.float64, ": returning(
-        "round",
-        lambda state: state._replace(
-            params=state.params | {"body.1.bias": torch.zeros(8).double()}
-        ),
+    r"Summed: the loss must be a scalar, got shape \[14\]": fitting("Summed", lambda x: x.losses),
+    r"Averaging: the loss depends on examples that only fill a batch up; average": fitting(
+        "Averaging", lambda task: lambda *given: task.losses(*given).mean()
     ),
-    r"Summed: the loss must be a scalar, got shape \[14\]": Summed,
-    r"Averaging: the loss depends on examples that only fill a batch up; average": Averaging,
     r"Becoming.round must return a state .* or has no tensor, in \[1\]": Becoming,
     r"Counting.round must return a state .* or has no tensor, in \[1\]": Counting,
     r"return log-probabilities; the probabilities of an example sum to 10": returning(
@@ -552,8 +553,11 @@ METHODS_OF_USERS = {
         "personalise", lambda models: tree.take(models, 0)
     ),
     "Wrong: .* one is None .*; is a return missing": returning("personalise", lambda models: None),
+    "Wrong: AttributeError: 'dict' object has no .* 'params'": returning("init", lambda s: {}),
     "Wrong, line .*: AttributeError: .* 'nothing'": returning("round", lambda s: s.nothing),
     r"Wrong, line .* dtype = None.* = None\) \(in": returning("round", lambda s: torch.sum(s, x=1)),
+    "^Wrong: KeyError: 'b'$": type("Wrong", (FedAvg,), {"__post_init__": lambda self: {}["b"]}),
+    "^Wrong: ValueError$": type("Wrong", (FedAvg,), {"__post_init__": lambda _: exec(RAISE)}),
     "protocols of Wrong must be like": type("Wrong", (FedAvg,), {"protocols": {"all": {}}}),
     "classifiers of Wrong must be a": type("Wrong", (FedAvg,), {"classifiers": frozenset("ab")}),
     "Wrong must be like .*a/b": type("Wrong", (FedAvg,), {"protocols": {"seen": {"a/b": "round"}}}),
@@ -590,6 +594,7 @@ FEDERATIONS = {
     "no partition 'iidd'; nearest: iid": lambda: fedlib.partition(X, Y, "iidd"),
     "partition iid needs the parameter 'num_clients'": lambda: fedlib.partition(X, Y, "iid"),
     r"data of client 0 must be \(inputs, labels\), got nd": lambda: own([X, X], [X, X]),
+    "train must be a list, a pair for each client, got an empty list": lambda: own([], []),
     "train must be a list, a pair for each client, got dict": lambda: own({0: (X, Y)}, [(X, Y)]),
     "y must have 400 values as x": lambda: fedlib.partition(X, Y[1:], "natural"),
     "got 0.5; regression is not supported": lambda: fedlib.partition(X, Y + 0.5, "natural"),
@@ -648,13 +653,13 @@ def test_weights_of_classes_by_name_are_in_the_order_of_the_classes():
 
 
 def test_what_a_result_does_not_have_is_told_with_what_it_has():
-    result = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
+    result = quiet(cut(num_clients=7), BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
     for group in ("server", 7):
         with pytest.raises(ConfigError, match=f"no accuracies of {group}/default/test; there are "):
             result.accuracy(group)
     with pytest.raises(TypeError, match="unexpected keyword argument 'groups'"):
         result.plot(groups="unseen")
-    with pytest.raises(ConfigError, match="no client 99; there are 0, 1, 2, 3, 4"):
+    with pytest.raises(ConfigError, match=r"no client 99; there are 0, 1, 2, 3, 4, 5, \.\.\.$"):
         result.client_model(99)
     told = "FedAvg has no protocol 'best' for seen clients; it has 'default'"
     with pytest.raises(ConfigError, match=told):

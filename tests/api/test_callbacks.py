@@ -325,6 +325,8 @@ def test_a_result_comes_back_without_code_of_the_users(tmp_path):
         assert torch.equal(kept.client_model(2)(inputs), expected)
     whole = (X[:7] * 16).round().astype(int).tolist()
     assert torch.equal(kept.client_model(2)(whole), result.client_model(2)(whole))
+    with pytest.raises(ConfigError, match=r"no predictor of client \[2\]; there are 2$"):
+        kept.client_model([2])
     with pytest.raises(DataError, match="written by Result.save"):
         fedlib.open_run(tmp_path / "kept")
     with pytest.raises(ConfigError, match="no client 'two'; there are 0, 1, 2, 3"):

@@ -96,6 +96,7 @@ def test_columns_of_hugging_face_are_read_and_channels_come_first():
 IMPOSSIBLE = {r"test_fraction must be in \[0, 1\), got 1.5": {"test_fraction": 1.5}}
 IMPOSSIBLE |= {"test_fraction must be a finite number, got 'a'": {"test_fraction": "a"}}
 IMPOSSIBLE |= {"seed must be in .*, got -1": {"seed": -1}}
+IMPOSSIBLE |= {"client 0: none of 6 examples tests at test_fraction 0;": {"test_fraction": 0}}
 IMPOSSIBLE |= {"client 0: none of 6 examples trains at test_fraction 0.9": {"test_fraction": 0.9}}
 
 
