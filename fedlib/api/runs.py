@@ -74,9 +74,9 @@ def simulate(
       local: the clients' solver, such as `fedlib.SGD(lr=0.1)`.
       rounds: communication rounds.
       seed: of initial parameters, cohorts and shuffling.
-      rate: fraction of the seen clients in a round, in (0, 1]. The server averages what they return;
-        with course={"aggregation": "damped"} the others count with the model that they had, so a
-        step is that much smaller, as in pFedMM.
+      rate: fraction of the seen clients in a round, in (0, 1]. The server averages their models
+        alone; with course={"aggregation": "damped"} the others count with the model that they had,
+        so a step is that much smaller, as in pFedMM.
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
       start: "drawn" draws a module's parameters again from `seed`, but for frozen ones; "given"
         takes the module's own, as a function's always are. Of several experts, those after the

@@ -8,10 +8,11 @@ Learning", 2019; as a baseline of FedEM and pFedMM ("FedAvg (local)").
 Deviation: none in the "default" protocol. As in the official code, its solver keeps its memory
 between evaluations: old momenta act on a new copy of the model, and its learning rate falls with
 the number of EVALUATIONS, not of rounds. So the accuracy depends on how often a run is evaluated,
-unless the solver has `keeps="round"` and a constant rate. "fresh" fine-tunes with a new solver at training's current
-rate: that of the client that has trained most, the same for all clients. It is the next round's,
-so after a cosine that ends with the run it is 0. "untuned" predicts with the model itself, which is
-FedAvg's. `tune_epochs` and `tune_lr_scale` are ours; their defaults change nothing.
+unless the solver has `keeps="round"` and a constant rate. "fresh" fine-tunes with a new solver at
+training's current rate: that of the client that has trained most, the same for all clients. It is
+the next round's, so after a cosine that ends with the run it is 0. "untuned" predicts with the
+model itself, which is FedAvg's. `tune_epochs` and `tune_lr_scale` are ours; their defaults change
+nothing.
 """
 
 from dataclasses import dataclass, replace

@@ -290,18 +290,14 @@ def test_few_curves_that_end_alike_are_shown_where_they_end_unless_a_band_would_
 
 
 def test_a_note_says_whose_curves_show_what_validation_has_chosen():
+    stops = {"stop": "all", "stop_every": 5}
     runs = [
         {"label": "a", "title": "Fed-MoE", "method": "fedmoe", "params": {}},
         {"label": "b", "title": "As in the code", "method": "fedmoe", "params": {"keep": "last"}},
         {"label": "c", "title": "CentMoE", "method": "centmoe", "params": {}},
         {"label": "d", "title": "FedAvg", "method": "fedavg", "params": {}},
-        {
-            "label": "e",
-            "title": "IFCA",
-            "method": "ifca",
-            "params": {"stop": "all", "stop_every": 5},
-        },
-        {"label": "f", "title": "IFCA to the end", "method": "ifca", "params": {}},
+        {"label": "e", "title": "IFCA to the end", "method": "ifca", "params": {}},
+        {"label": "f", "title": "IFCA", "method": "ifca", "params": stops},
     ]
     told = curves.checks_note(made_up.read({"runs": runs[:4]}))
     assert told == "Fed-MoE; CentMoE: each point shows the state that validation has chosen so far."
