@@ -75,7 +75,6 @@ def _apart(given: Inputs, shown: pd.DataFrame, ends: dict) -> Figure:
     looks, titles = style.looks(exhibit), exhibits.titles(exhibit)
     ours = {label: exhibits.pick(shown, label=label) for label in titles}
     theirs, far = _theirs(given, federation), distances(given).set_index("label")
-    levels = [level for (where, _), level in ends.items() if where == federation.dataset]
     drawn = [*(curve["mean"] for curve in ours.values()), *(theirs[label] for label in far.index)]
     names = "Communication round", curves.axis(given.kind)
     figure, grid = canvas.panels([*titles.values()], *names)
@@ -91,7 +90,7 @@ def _apart(given: Inputs, shown: pd.DataFrame, ends: dict) -> Figure:
         curves.draw_curve(axes, ours[label], looks[label], exhibit.runs)
         _mark_end(axes, ends.get((federation.dataset, label)), looks[label])
         canvas.rounds_axis(axes)
-        focused = curves.focus(axes, drawn, levels) or focused
+        focused = curves.focus(axes, drawn, [*ends.values()]) or focused
         canvas.percent_axis(axes)
     others = Line2D([], [], label="our other curves", **style.OTHERS.curve())
     marks = {"curve", "end"}
