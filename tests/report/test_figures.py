@@ -74,9 +74,8 @@ def test_of_many_methods_users_own_and_the_best_stand_out():
 
 
 def test_whiskers_of_costs_go_from_the_least_to_the_most_of_the_seeds(collected):
-    exhibit, *frames = collected
-    targets = {one["name"]: 0.05 for one in exhibit["federations"]}
-    figure = made_up.draw("cost_to_target", exhibit, *frames, targets=targets)
+    targets = {one["name"]: 0.05 for one in collected[0]["federations"]}
+    figure = made_up.draw("cost_to_target", *collected, targets=targets)
     bars = [bar for axes in figure.axes for bar in axes.containers]
     assert bars
     for middle, _, [whisker] in bars:
