@@ -53,8 +53,8 @@ class AccuracyOverBytes(Curves):
     """Accuracy over traffic.
 
     Attributes:
-      scale: of the x axis, "log" or "linear"; all panels are linear in any case if no panel has an
-        amount that is ten times another.
+      scale: of the x axis, "log" or "linear"; all panels are linear in any case if the amounts of
+        one of them span less than a factor of ten.
     """
 
     scale: str = "log"

@@ -87,6 +87,9 @@ def test_spreads_over_trials_are_compared_as_the_text_of_the_paper_does():
     assert sheet.numbers["published"].tolist() == [0.6039, 0.6098]
     assert len(contents.pick_published(sheet.numbers)) == 2
     assert "(–" not in str(sheet.blocks)  # of both seeds together: no seed has a number
+    alike = tidy.assign(value=tidy["value"].where(tidy["label"] == "eps", 0.5))
+    sheet = made_up.build("spreads", EXHIBIT | data, alike, None, PUBLISHED, **params)
+    assert np.isnan(sheet.numbers["mean"][0])  # no ratio to a deviation of 0
 
 
 # Figures

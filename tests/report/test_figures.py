@@ -42,15 +42,10 @@ def collected(tmp_path_factory):
     return exhibit, *collect(made_up.metrics_spec(exhibit), folder)
 
 
-def draw(collected, kind, changes=None):
-    exhibit, *frames = collected
-    return made_up.draw(kind, {**exhibit, **(changes or {})}, *frames, None)
-
-
 def test_the_same_figure_gives_the_same_bytes(collected, tmp_path):
     for name in ("a", "b"):
         files = (tmp_path / f"{name}.{suffix}" for suffix in ("pdf", "png", "svg"))
-        saving.save(draw(collected, "mixture_weights"), *files)
+        saving.save(made_up.draw("mixture_weights", *collected), *files)
     for suffix in ("pdf", "png", "svg"):
         first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
         assert first.read_bytes() == second.read_bytes()
@@ -58,7 +53,7 @@ def test_the_same_figure_gives_the_same_bytes(collected, tmp_path):
 
 
 def test_a_name_that_is_longer_than_its_axis_is_broken_and_others_stay_as_they_are(collected):
-    figure = draw(collected, "accuracy_over_rounds")
+    figure = made_up.draw("accuracy_over_rounds", *collected)
     left, right = figure.axes
     left.set_ylabel("Validation accuracy of the clients that train, mean over them (%)")
     right.set_ylabel("Accuracy")
@@ -79,9 +74,8 @@ def test_of_many_methods_users_own_and_the_best_stand_out():
 
 
 def test_whiskers_of_costs_go_from_the_least_to_the_most_of_the_seeds(collected):
-    exhibit, *frames = collected
-    targets = {one["name"]: 0.05 for one in exhibit["federations"]}
-    figure = made_up.draw("cost_to_target", exhibit, *frames, targets=targets)
+    targets = {one["name"]: 0.05 for one in collected[0]["federations"]}
+    figure = made_up.draw("cost_to_target", *collected, targets=targets)
     bars = [bar for axes in figure.axes for bar in axes.containers]
     assert bars
     for middle, _, [whisker] in bars:

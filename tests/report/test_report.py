@@ -285,6 +285,13 @@ def test_the_front_counts_what_is_near_at_the_papers_own_scale_alone(project):
     assert findings.headline(full) == told
 
 
+def test_without_published_numbers_none_is_said_to_be_shown(project):
+    content = gathered(project)
+    alone = replace(content, chapters=[replace(x, pairs=x.pairs[:0]) for x in content.chapters])
+    assert findings.headline(alone) == "2 tables and 1 figure, on other data than the papers'."
+    assert "Published numbers are shown" not in as_markdown.page(alone) + as_html.page(alone)
+
+
 def test_main_claims_have_their_numbers_on_the_first_screen(elements):
     one, other = (text for _, text in elements.all("p", **{"class": "claim"}))
     assert one == "Criterion 0: published A 2, C 3; here A 0.5, B 9"

@@ -205,3 +205,7 @@ def test_claims_are_judged_together():
     found = claims.judge(pd.DataFrame({"median": medians, "p": ps}))
     assert found["p_holm"][:4].tolist() == pytest.approx([0.04, 0.04, 0.06, 0.06])
     assert [*found["verdict"]] == ["holds", "reversed", "undecided", "undecided", "not tested"]
+    # The test leaves zeros out, and the median does not: it has no direction.
+    mostly_equal = statistics.hodges_lehmann([0.0] * 15 + [0.01, 0.02, 0.03, 0.04, 0.05, 0.06])
+    assert mostly_equal.p < 0.05
+    assert [*claims.judge(pd.DataFrame([mostly_equal]))["verdict"]] == ["undecided"]

@@ -75,11 +75,10 @@ def _apart(given: Inputs, shown: pd.DataFrame, ends: dict) -> Figure:
     looks, titles = style.looks(exhibit), exhibits.titles(exhibit)
     ours = {label: exhibits.pick(shown, label=label) for label in titles}
     theirs, far = _theirs(given, federation), distances(given).set_index("label")
-    levels = [level for (where, _), level in ends.items() if where == federation.dataset]
     drawn = [*(curve["mean"] for curve in ours.values()), *(theirs[label] for label in far.index)]
     names = "Communication round", curves.axis(given.kind)
     figure, grid = canvas.panels([*titles.values()], *names)
-    focused = ""
+    marks, focused = {"curve"}, ""
     for axes, label in zip(grid, titles, strict=True):
         for other in (name for name in titles if name != label):
             curves.draw_curve(axes, ours[other], style.OTHERS, exhibit.runs)
@@ -89,12 +88,11 @@ def _apart(given: Inputs, shown: pd.DataFrame, ends: dict) -> Figure:
             text = _far_text(far.loc[label], titles).replace(" (", "\n(")
             axes.text(0.98, 0.05, text, transform=axes.transAxes, **FAR_LOOK)
         curves.draw_curve(axes, ours[label], looks[label], exhibit.runs)
-        _mark_end(axes, ends.get((federation.dataset, label)), looks[label])
+        marks |= _mark_end(axes, ends.get((federation.dataset, label)), looks[label])
         canvas.rounds_axis(axes)
-        focused = curves.focus(axes, drawn, levels) or focused
+        focused = curves.focus(axes, drawn, [*ends.values()]) or focused
         canvas.percent_axis(axes)
     others = Line2D([], [], label="our other curves", **style.OTHERS.curve())
-    marks = {"curve", "end"}
     handles, said = [others, *_mark_handles(marks)], _notes(exhibit, looks, focused, marks)
     about = f"Numbers in panels: {ABOUT_FAR[0].lower()}{ABOUT_FAR[1:]}."
     return canvas.finish(figure, exhibit, handles, *said, about)

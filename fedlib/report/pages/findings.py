@@ -10,7 +10,8 @@ def headline(content: Report) -> str:
     if not content.num_pairs:
         shown = [exhibit for chapter in content.chapters for exhibit in chapter.exhibits]
         tables = sum(bool(exhibit.sheet) for exhibit in shown)
-        return f"{tables} tables and {len(shown) - tables} figures, on other data than the papers'."
+        both = f"{_count(tables, 'table')} and {_count(len(shown) - tables, 'figure')}"
+        return f"{both}, on other data than the papers'."
     near = sum(chapter.near for chapter in content.chapters)
     if content.is_paper_scale:
         printed = sum(chapter.printed for chapter in content.chapters)
@@ -21,10 +22,8 @@ def headline(content: Report) -> str:
 
 def line(content: Report, chapter: Chapter) -> str:
     """A paper in a sentence."""
-    number = len(chapter.federations)
-    data = f"{number} federation{'s' * (number != 1)}"
-    trainings = chapter.origin.trainings
-    parts = [f"{trainings} training{'s' * (trainings != 1)} on {data}" if trainings else data]
+    data, trainings = _count(len(chapter.federations), "federation"), chapter.origin.trainings
+    parts = [f"{_count(trainings, 'training')} on {data}" if trainings else data]
     if len(chapter.pairs):
         parts.append(f"{chapter.near} of {len(chapter.pairs)} comparisons within two points")
         parts += [f"the paper prints {chapter.printed}"] * bool(chapter.printed)
@@ -39,3 +38,7 @@ def claims(chapter: Chapter) -> list[dict]:
     rows = [row for sheet in sheets for row in sheet.numbers.to_dict("records")]
     named = {title for sheet in sheets for title in sheet.claims}
     return [row for row in rows if row["criterion"] in named][:SHOWN]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

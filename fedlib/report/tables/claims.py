@@ -1,11 +1,11 @@
 """Orders of methods that papers claim, each over all federations: holds, undecided or reversed.
 
-A claim is decided if its p, adjusted by Holm for all claims that were tested, is at most 0.05.
+A claim is decided if its p, adjusted by Holm for all claims that were tested, is at most 0.05, and
+the median is not 0, as it may be where most federations are equal: the test leaves these out.
 """
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 
 from fedlib.report import contrasts, statistics
@@ -61,7 +61,8 @@ def judge(numbers: pd.DataFrame) -> pd.DataFrame:
     found = numbers.assign(p_holm=adjusted, verdict=UNTESTED)
     found.loc[tested, "verdict"] = UNDECIDED
     decided = found["p_holm"] <= 1 - statistics.LEVEL
-    found.loc[decided, "verdict"] = np.where(found["median"] > 0, HOLDS, REVERSED)[decided]
+    found.loc[decided & (found["median"] > 0), "verdict"] = HOLDS
+    found.loc[decided & (found["median"] < 0), "verdict"] = REVERSED
     return found
 
 

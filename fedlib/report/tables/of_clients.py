@@ -23,7 +23,7 @@ from fedlib.report.tables.render import ABSENT, Block, Column, Sheet, percent, p
 from fedlib.report.tables.sheets import RUN, STATISTICS, Columns, TableInputs, block, texts
 from fedlib.results import SHARED
 from fedlib.spec import Data, ExhibitSpec, Run
-from fedlib.spec.tables import ViewColumn
+from fedlib.spec.tables import SpreadPair, ViewColumn
 
 SPLITS = {"train": "training", "val": "validation", "test": "test", SHARED: "shared test"}
 DATASET = "unspecified"  # of published ranges of gains
@@ -236,13 +236,12 @@ def spreads(given: TableInputs) -> Sheet:
     exhibit, pairs = given.exhibit, given.kind.entries("pairs")
     where = {"at": "last", "group": PRIMARY.group, "split": PRIMARY.split}
     stds = given.over_seeds("federation", "label", "protocol", metric=comparisons.MEAN, **where)
-    found = {
-        (data.name, pair.title): 1 - np.divide(*(_std(stds, data, x) for x in pair[1:3]))
+    found = pd.DataFrame(
+        {"federation": data.name, "column": pair.title, "mean": _reduction(stds, data, pair)}
         for data in exhibit.federations
         for pair in pairs
-    }
-    index = pd.MultiIndex.from_tuples(found, names=["federation", "column"])
-    ours = pd.DataFrame({"mean": [*found.values()]}, index).reindex(columns=[*STATISTICS])
+    )
+    ours = found.set_index(["federation", "column"]).reindex(columns=[*STATISTICS])
     spots = (
         (data, run, {"column": pair.title, "metric": pair.printed, "key": given.kind.key})
         for data, run in given.runs
@@ -259,9 +258,11 @@ def spreads(given: TableInputs) -> Sheet:
     )
 
 
-def _std(stds: pd.DataFrame, data: Data, way: str) -> float:
-    """The standard deviation over seeds of a "label/protocol"; NaN if there is none."""
-    return sheets.statistics(stds, (data.name, *way.split("/")))["std"]
+def _reduction(stds: pd.DataFrame, data: Data, pair: SpreadPair) -> float:
+    """One minus the ratio of the deviations of a pair; NaN without one of them, or over 0."""
+    ways = ((data.name, *way.split("/")) for way in (pair.less, pair.more))
+    less, more = (sheets.statistics(stds, way)["std"] for way in ways)
+    return 1 - less / more if more else np.nan
 
 
 def gains(given: TableInputs) -> Sheet:

@@ -156,6 +156,8 @@ def with_spreads(
 def with_spread(found: dict, spread: str, text: Callable[[float], str]) -> str:
     """A mean: of three seeds or more "84.2 ± 0.3", of two "84.2 (83.9 to 84.5)", of one "84.2".
 
+    Where so few of the seeds have the number that its spread is unknown, it is as of two.
+
     Args:
       found: a row of `fedlib.report.metrics.seeds.over_seeds`.
       spread: its column with the number after ±.
@@ -165,7 +167,7 @@ def with_spread(found: dict, spread: str, text: Callable[[float], str]) -> str:
         return ABSENT
     # One of all seeds together, such as a ratio of spreads, has no spread.
     seeds = 1 if np.isnan(found["low"]) else found["seeds"]
-    if seeds >= INTERVAL_SEEDS:
+    if seeds >= INTERVAL_SEEDS and not np.isnan(found[spread]):
         return f"{text(found['mean'])} ± {text(found[spread]).removeprefix('+')}"
     if seeds > 1:
         return f"{text(found['mean'])} ({text(found['low'])} to {text(found['high'])})"
