@@ -30,11 +30,11 @@ CLAIMS = {
 # Words in the sources of numbers that a paper does not print: they are of other papers, or computed
 # from those; and of numbers that were read off its figure.
 ELSEWHERE, READ_OFF = "FedEM README|pFedES|inferred:", "digitised by us"
-# Where methods have other learning rates: a claim, a page and a label of its better method, and
-# those of the other one at that rate.
+# Where methods have other learning rates: what is not so at the same rate, a page and a label of the
+# better method, and those of the other one at that rate.
 EQUAL_RATES = {
     "pfedmm": (
-        "FedEM above FedAvg",
+        "FedEM is not above FedAvg",
         (("pfedmm/reduced", "fedem"), ("pfedmm/full/rates", "fedavg-heads-rate")),
     )
 }
@@ -171,7 +171,7 @@ def _at_equal_rates(name: str, folder: Path) -> str:
     """What does not hold at equal rates: one method above another in the last round of both."""
     if name not in EQUAL_RATES:
         return ""
-    claim, methods = EQUAL_RATES[name]
+    told, methods = EQUAL_RATES[name]
     curves = []
     for page, label in methods:
         rows = pd.read_parquet(folder / page / packs.FOLDER / packs.METRICS)
@@ -179,7 +179,7 @@ def _at_equal_rates(name: str, folder: Path) -> str:
         curves.append(exhibits.pick(rows, **where).groupby("round")["value"].mean())
     better, other = curves
     last = min(better.index[-1], other.index[-1])
-    return "" if better[last] > other[last] else f"; {claim} not at equal rates"
+    return "" if better[last] > other[last] else f"; at equal learning rates {told}"
 
 
 def _verdict(judged: pd.DataFrame) -> str:
