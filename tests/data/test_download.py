@@ -300,6 +300,10 @@ def test_a_file_without_a_published_checksum_must_be_what_its_receipt_lists(tmp_
         with pytest.raises(DataError, match=f"{name} is not what .*set.json lists; delete"):
             check_receipt(file, [folder, named], tmp_path)
         (tmp_path / name).write_bytes(b"content")
+    (tmp_path / "set/a").rename(tmp_path / "b")
+    with pytest.raises(DataError, match="set/a is not what .*set.json lists; delete"):
+        check_receipt(file, [folder, named], tmp_path)
+    (tmp_path / "b").rename(tmp_path / "set/a")
     new = tmp_path / "set/folder/c.json"
     for change in (lambda: new.write_bytes(b"content"), new.unlink):  # added, then lost
         change()
