@@ -211,9 +211,8 @@ def _labels(
             "from 0, or give num_classes if some may have no example"
         )
     if lowest == highest:
-        raise DataError(
-            f"{paths}: all labels are {lowest if words is None else words[0]}, one class"
-        )
+        only = lowest if words is None else words[0]
+        raise DataError(f"{paths}: all labels are {only}, one class")
     return y.astype(np.int64), num_classes or highest + 1, words
 
 
