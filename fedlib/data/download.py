@@ -111,12 +111,12 @@ def _is_there(file: RawFile, raw: Path) -> bool:
 def _get(file: RawFile, raw: Path, mirror: str | None, report: Report) -> None:
     """Put the file in place from the first address that has it, or from its archive."""
     mirrored = [] if mirror is None else [f"{mirror.rstrip('/')}/{file.path}"]
-    reasons = []
+    tried = ""
     for address in [*mirrored, *file.urls]:
         try:
             return _transfer(address, file, raw, report)
         except _Failed as error:
-            reasons.append(f"  {address}: {error}")
+            tried += f"  {address}: {error}\n"
             report(f"{file.path}: not from {address}: {error}")
     if file.archive is not None:
         if not _is_there(file.archive, raw):
@@ -125,9 +125,8 @@ def _get(file: RawFile, raw: Path, mirror: str | None, report: Report) -> None:
         return report(f"{file.path}: unpacked")
     facts = [f"{file.size:,} bytes"] if file.size is not None else []
     facts += [f"sha256 {file.sha256}"] if file.sha256 else []
-    tried = "\n".join(reasons)
     raise DataError(
-        f"could not get {file.path}; tried\n{tried}\n"
+        f"could not get {file.path}; tried\n{tried}"
         f"put {file.name} ({', '.join(facts) or 'no checksum is published'}) at {raw / file.path} "
         'yourself, or name a folder or address that has it: CONFIG="mirror=..."'
     )

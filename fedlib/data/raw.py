@@ -47,7 +47,7 @@ class RawFile(_Below):
       size: bytes, or None if the publisher does not say.
       sha256: hexadecimal digest of the content, or as many of its first digits as are published.
       md5: likewise, if the publisher or torchvision states it; "" otherwise. Without either digest
-        any content is accepted; the receipt has its digest.
+        any content but a web page is accepted; the receipt has its digest.
       urls: addresses of the file itself, the official one first, then mirrors.
       archive: the archive that contains it, for a file that is published inside one.
       member: its name in that archive.
@@ -81,8 +81,11 @@ class RawFile(_Below):
         if self.size not in (None, size := path.stat().st_size):
             return f"has {size:,} bytes, the official file has {self.size:,}"
         if not self.is_verifiable:
-            whole = not self.name.endswith(".zip") or zipfile.is_zipfile(path)
-            return "" if whole else "is not a whole zip archive, perhaps a web page"
+            if self.name.endswith(".zip") and not zipfile.is_zipfile(path):
+                return "is not a whole zip archive, perhaps a web page"
+            with path.open("rb") as file:  # mirrors and proxies may answer with a page of theirs
+                page = file.read(100).lstrip().lower().startswith((b"<!doctype html", b"<html"))
+            return "is a web page" * page
         name, value = ("sha256", self.sha256) if self.sha256 else ("md5", self.md5)
         found = digest(path, name)
         same = found.startswith(value)

@@ -120,8 +120,7 @@ def test_a_folder_in_that_of_a_class_may_be_a_client(folder):
     image(folder / "cat/9.png", 9)
     told = "ann/1.png must be .*, or with clients = True", "cat/9.png must be .*, as cats/ann/7.png"
     for clients in (False, True):
-        with pytest.raises(DataError, match=told[clients]):
-            read(folder, clients=clients)
+        refuse(folder, told[clients], clients=clients)
 
 
 def test_a_table_beside_images_has_their_clients(folder):
@@ -225,8 +224,7 @@ def test_without_such_a_column_the_last_one_is_the_class(folder):
 def test_a_column_that_is_almost_called_so_is_refused(folder, near, role):
     table(folder / "a.csv", [near, "a", "kind"], [0, 0.5, 0], [1, 5, 1], [0, 5, 1])
     told = f"a.csv: column {near.casefold()} is almost {role}; call it so, or otherwise"
-    with pytest.raises(DataError, match=told):
-        read(folder)
+    refuse(folder, told)
     table(folder / "a.csv", [near, role, "b", "kind"], [0, 0, 0.5, 0], [1, 1, 5, 1], [0, 0, 5, 1])
     assert len(read(folder).x) == 3
 

@@ -171,7 +171,6 @@ def _image(path: Path) -> np.ndarray:
     """One image -> [1, H, W] if it is grey, otherwise [3, H, W], uint8"""
     from PIL import Image, ImageOps  # only images need it
 
-    unread = KeyError, OSError, SyntaxError, ValueError, Image.DecompressionBombError
     try:
         with Image.open(path) as image:
             if "transparency" in image.info:
@@ -183,7 +182,7 @@ def _image(path: Path) -> np.ndarray:
             deep = 16 in getattr(image, "tag_v2", {}).get(258, ()) or "RGB;16" in str(image.tile)
             mode = MODES["16 bits" if deep else image.mode]
             pixels = np.asarray(ImageOps.exif_transpose(image).convert(mode))  # as viewers turn it
-    except unread as error:
+    except (KeyError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"{path} must be an image of 8-bit grey or RGB: {error!r:.200}") from None
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
