@@ -106,9 +106,7 @@ class RawFile(_Below):
           DataError: if it is missing or not the official content.
         """
         if not (path := Path(raw) / self.path).exists():
-            raise DataError(
-                f"{path} does not exist; run the download stage of {self.dataset} first"
-            )
+            raise DataError(f"{path} does not exist; run the download stage of {self.dataset}")
         if problem := self.mismatch(path):
             raise DataError(f"{path} {problem}; delete it and run the download stage again")
         return path
