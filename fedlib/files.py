@@ -48,8 +48,7 @@ def _temporary(path: Path) -> tuple[int, Path]:
     """(handle, path) of a new file beside `path`, locked until the handle is closed."""
     while True:
         # Some writers (matplotlib, numpy) choose the format by the suffix.
-        names = {"prefix": f".{path.stem}-", "suffix": path.suffix}
-        handle, name = tempfile.mkstemp(dir=path.parent, **names)
+        handle, name = tempfile.mkstemp(path.suffix, f".{path.stem}-", path.parent)
         with contextlib.suppress(OSError):  # the file system has no locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:

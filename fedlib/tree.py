@@ -55,7 +55,7 @@ def map(fn: Callable, tree: T, *others: Tree) -> T:
     small models.
 
     Raises:
-      ValueError: if the others do not have the structure of `tree`.
+      ValueError: if dicts have other keys than in `tree`, or tuples another length.
     """
     return _map(fn, None, tree, *others)
 

@@ -15,12 +15,11 @@ RANGES = {
     **dict.fromkeys(("divergence", "p", "share"), Range(0, 1)),
     **dict.fromkeys(("test_fraction", "unseen_fraction", "val_fraction"), Range(0, 1, "[)")),
     "train_fraction": Range(0, 1, "()"),
-    **dict.fromkeys(("probe_per_class", "probe_writers", "val_per_class"), Range(0)),
-    **dict.fromkeys(("probe", "server_val", "val_examples"), Range(0)),
+    **dict.fromkeys(("probe", "probe_per_class", "probe_writers", "server_val"), Range(0)),
+    **dict.fromkeys(("test_examples", "test_per_class", "val_examples", "val_per_class"), Range(0)),
     "num_classes": Range(1, 100_000),  # every client has a count of each
     **dict.fromkeys(("seed", "replicate"), Range(0, 2**32 - 1)),  # of NumPy's legacy generator
     "length": Range(3),  # BERT marks the two ends of a text
-    **dict.fromkeys(("test_examples", "test_per_class"), Range(0)),
 }
 CHOICES = {
     "order": ("given", "random"),

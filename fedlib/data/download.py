@@ -87,8 +87,11 @@ def receipt(dataset: str, files: Iterable[RawFile | RawFolder], raw: str | Path)
 
 
 def check_receipt(file: Path, sources: Iterable[RawFile | RawFolder], raw: Path) -> None:
-    """Raises DataError unless raw files without a published checksum are those of the receipt."""
-    files = [x for source in sources for x in source.files(raw)]
+    """Raises DataError unless raw files are those of the receipt.
+
+    The content of files with a published checksum is not compared: who reads them verifies it.
+    """
+    files = [x for source in sources for x in source.files(raw) if (raw / x.path).exists()]
     now = receipt("", [x for x in files if not x.is_verifiable], raw)["files"]
     verified = [x.path for x in files if x.is_verifiable]
     then = [entry for entry in seals.read_json(file)["files"] if entry["path"] not in verified]
@@ -108,12 +111,12 @@ def _is_there(file: RawFile, raw: Path) -> bool:
 def _get(file: RawFile, raw: Path, mirror: str | None, report: Report) -> None:
     """Put the file in place from the first address that has it, or from its archive."""
     mirrored = [] if mirror is None else [f"{mirror.rstrip('/')}/{file.path}"]
-    reasons = []
+    tried = ""
     for address in [*mirrored, *file.urls]:
         try:
             return _transfer(address, file, raw, report)
         except _Failed as error:
-            reasons.append(f"  {address}: {error}")
+            tried += f"  {address}: {error}\n"
             report(f"{file.path}: not from {address}: {error}")
     if file.archive is not None:
         if not _is_there(file.archive, raw):
@@ -122,9 +125,8 @@ def _get(file: RawFile, raw: Path, mirror: str | None, report: Report) -> None:
         return report(f"{file.path}: unpacked")
     facts = [f"{file.size:,} bytes"] if file.size is not None else []
     facts += [f"sha256 {file.sha256}"] if file.sha256 else []
-    tried = "\n".join(reasons)
     raise DataError(
-        f"could not get {file.path}; tried\n{tried}\n"
+        f"could not get {file.path}; tried\n{tried}"
         f"put {file.name} ({', '.join(facts) or 'no checksum is published'}) at {raw / file.path} "
         'yourself, or name a folder or address that has it: CONFIG="mirror=..."'
     )
@@ -199,8 +201,7 @@ def _receive(url: str, file: RawFile, target: Path, report: Report) -> None:
 
 def _check_answer(response: "requests.Response", url: str, file: RawFile) -> None:
     """Refuse ways from https to http for a file without a published checksum."""
-    ways = [step.url for step in [*response.history, response]]
-    open_ways = [way for way in ways if not way.startswith("https://")]
+    open_ways = [x.url for x in (*response.history, response) if not x.url.startswith("https://")]
     if url.startswith("https://") and not file.is_verifiable and open_ways:
         raise _Failed(f"leads to {open_ways[0]}, which is not encrypted; no checksum is published")
 

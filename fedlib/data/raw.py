@@ -47,14 +47,14 @@ class RawFile(_Below):
       size: bytes, or None if the publisher does not say.
       sha256: hexadecimal digest of the content, or as many of its first digits as are published.
       md5: likewise, if the publisher or torchvision states it; "" otherwise. Without either digest
-        any content is accepted; the receipt has its digest.
+        any content but a web page is accepted; the receipt has its digest.
       urls: addresses of the file itself, the official one first, then mirrors.
       archive: the archive that contains it, for a file that is published inside one.
       member: its name in that archive.
     """
 
-    size: int | None
-    sha256: str
+    size: int | None = None
+    sha256: str = ""
     md5: str = ""
     urls: tuple[str, ...] = ()
     archive: "RawFile | None" = None
@@ -81,8 +81,11 @@ class RawFile(_Below):
         if self.size not in (None, size := path.stat().st_size):
             return f"has {size:,} bytes, the official file has {self.size:,}"
         if not self.is_verifiable:
-            whole = not self.name.endswith(".zip") or zipfile.is_zipfile(path)
-            return "" if whole else "is not a whole zip archive, perhaps a web page"
+            if self.name.endswith(".zip") and not zipfile.is_zipfile(path):
+                return "is not a whole zip archive, perhaps a web page"
+            with path.open("rb") as file:  # mirrors and proxies may answer with a page of theirs
+                page = file.read(100).lstrip().lower().startswith((b"<!doctype html", b"<html"))
+            return "is a web page" * page
         name, value = ("sha256", self.sha256) if self.sha256 else ("md5", self.md5)
         found = digest(path, name)
         same = found.startswith(value)
@@ -103,9 +106,7 @@ class RawFile(_Below):
           DataError: if it is missing or not the official content.
         """
         if not (path := Path(raw) / self.path).exists():
-            raise DataError(
-                f"{path} does not exist; run the download stage of {self.dataset} first"
-            )
+            raise DataError(f"{path} does not exist; run the download stage of {self.dataset}")
         if problem := self.mismatch(path):
             raise DataError(f"{path} {problem}; delete it and run the download stage again")
         return path
@@ -133,13 +134,13 @@ class RawFolder(_Below):
         folder = Path(raw) / self.path
         if not (names := files_below(folder, self.pattern)):
             raise DataError(f"{folder} has no files {self.pattern}; put there {self.what}")
-        return [RawFile(f"{self.path}/{name}", None, "") for name in names]
+        return [RawFile(f"{self.path}/{name}") for name in names]
 
 
 def files_below(folder: Path, pattern: str = "*") -> list[str]:
     """Sorted paths, with "/", of all files below a folder except hidden ones.
 
-    Unlike `Path.rglob`, links to folders are followed, but not one to a folder that contains it.
+    Unlike `Path.rglob`, links to folders are followed, but not back to a folder on the way there.
 
     Raises:
       DataError: for a folder in it that cannot be read, a link to nothing, or a name that is not
@@ -147,9 +148,10 @@ def files_below(folder: Path, pattern: str = "*") -> list[str]:
     """
     found: list[Path] = []
     for place, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
-        here, folders[:] = Path(place).resolve(), _without_hidden(folders)
-        folders[:] = [x for x in folders if not here.is_relative_to((here / x).resolve())]
-        found += (Path(place, name) for name in fnmatch.filter(_without_hidden(names), pattern))
+        if not os.access(place, os.X_OK):  # as of mode 0444, which shows their names
+            raise DataError(f"{place} has files that cannot be opened; chmod +x this folder")
+        folders[:] = [x for x in folders if x[0] != "." and not _leads_back(Path(place, x))]
+        found += (Path(place, x) for x in fnmatch.filter(names, pattern) if x[0] != ".")
     if lost := [path for path in found if path.is_symlink() and not path.exists()]:
         raise DataError(f"{lost[0]} is a link to a file that does not exist; remove it")
     shown = sorted(path.relative_to(folder).as_posix() for path in found if path.is_file())
@@ -164,5 +166,7 @@ def _refuse(error: OSError) -> None:
         raise DataError(f"{error.filename} is no readable folder ({error.strerror}); make it one")
 
 
-def _without_hidden(names: list[str]) -> list[str]:
-    return [name for name in names if not name.startswith(".")]
+def _leads_back(folder: Path) -> bool:
+    """Whether a folder is a link to one that contains it, perhaps through other links."""
+    to = folder.resolve()
+    return folder.is_symlink() and any(x.resolve().is_relative_to(to) for x in folder.parents)

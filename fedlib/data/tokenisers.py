@@ -27,7 +27,7 @@ from tokenizers.trainers import WordLevelTrainer
 
 from fedlib.data.checks import validate
 from fedlib.data.raw import RawFile
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError, DataError, quote
 from fedlib.federation import Tokens
 
 PADDING = ("[PAD]", "<pad>", "<|endoftext|>", "</s>")  # as vocabularies call it
@@ -49,11 +49,19 @@ class Tokeniser(NamedTuple):
     encode: Callable[[str], Sequence[int]]
 
     def rows(self, texts: Iterable[str], num: int) -> np.ndarray:
-        """`num` texts -> [num, length] int32"""
+        """`num` texts -> [num, length] int32
+
+        Raises:
+          DataError: for a text that a user's tokeniser cannot encode, such as an unknown word if it
+            has no token for these.
+        """
         found = np.full((num, self.length), self.tokens.pad, np.int32)
         for row, text in zip(found, texts, strict=True):
-            tokens = self.encode(text)
-            row[: len(tokens)] = tokens
+            try:
+                tokens = self.encode(text)
+                row[: len(tokens)] = tokens
+            except Exception as error:  # of the package; or the text has more tokens than length
+                raise DataError(f"the tokeniser refuses the text {quote(text)}: {error}") from None
         return found
 
 

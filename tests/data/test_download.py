@@ -136,10 +136,14 @@ def test_a_server_that_never_ends_or_never_begins_is_given_up(
     assert not (tmp_path / "set/a.gz").exists()
 
 
-def test_a_web_page_in_place_of_an_archive_without_a_checksum_is_refused(server, tmp_path):
-    server.content["/a.zip"] = b"<!DOCTYPE html><title>Moved</title>"
-    file = RawFile("set/a.zip", None, "", urls=(server.url("/a.zip"),))
-    with pytest.raises(DataError, match="a.zip: is not a whole zip archive, perhaps a web page"):
+@pytest.mark.parametrize(
+    "name, told",
+    [("a.zip", "is not a whole zip archive, perhaps a web page"), ("a.csv", "is a web page")],
+)
+def test_a_web_page_in_place_of_a_file_without_a_checksum_is_refused(server, tmp_path, name, told):
+    server.content[f"/{name}"] = b"\n<!DOCTYPE html><title>Moved</title>"
+    file = RawFile(f"set/{name}", None, "", urls=(server.url(f"/{name}"),))
+    with pytest.raises(DataError, match=f"{name}: {told}"):
         fetch([file], tmp_path, report=quiet)
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == [".download.lock"]
 
@@ -300,6 +304,10 @@ def test_a_file_without_a_published_checksum_must_be_what_its_receipt_lists(tmp_
         with pytest.raises(DataError, match=f"{name} is not what .*set.json lists; delete"):
             check_receipt(file, [folder, named], tmp_path)
         (tmp_path / name).write_bytes(b"content")
+    (tmp_path / "set/a").rename(tmp_path / "b")
+    with pytest.raises(DataError, match="set/a is not what .*set.json lists; delete"):
+        check_receipt(file, [folder, named], tmp_path)
+    (tmp_path / "b").rename(tmp_path / "set/a")
     new = tmp_path / "set/folder/c.json"
     for change in (lambda: new.write_bytes(b"content"), new.unlink):  # added, then lost
         change()

@@ -31,6 +31,12 @@ def with_parts(raw, seed=1, source="tff", **fields):
     return federation("femnist", "writer_parts", raw, seed=seed, params=read, **fields)
 
 
+def refuse(make, match, raw, **fields):
+    """Assert that making the federation fails with these words."""
+    with pytest.raises(DataError, match=match):
+        make(raw, **fields)
+
+
 def numbers_of(built, *splits) -> set[tuple[int, ...]]:
     """The numbers of each client's images in these splits, which are their first pixels."""
     rows = zip(*(owned(built, split) for split in splits), strict=True)
@@ -100,12 +106,10 @@ def test_of_equal_images_in_two_classes_the_first_path_counts(nist):
 
 def test_an_image_without_a_class_or_that_is_none_is_named(nist):
     add(nist, "by_writer", "by_write/hsf_0/f0001_01/c0001_01/new.png", png(50))
-    with pytest.raises(DataError, match=r"c0001_01/new.png of by_write.zip is not in by_class.zip"):
-        by_writer(nist)
+    refuse(by_writer, r"c0001_01/new.png of by_write.zip is not in by_class.zip", nist)
     add(nist, "by_class", "by_class/35/hsf_0/text.png", b"text")
     add(nist, "by_writer", "by_write/a/b/c/text.png", b"text")
-    with pytest.raises(DataError, match=r"by_write/a/b/c/text.png is not an image"):
-        by_writer(nist)
+    refuse(by_writer, r"by_write/a/b/c/text.png is not an image", nist)
     content = io.BytesIO()
     Image.new("L", (128, 64)).save(content, "png")
     with pytest.raises(DataError, match=r"wide.png has \(28, 14\) pixels as a thumbnail"):
@@ -116,12 +120,10 @@ def test_an_archive_that_is_cut_or_damaged_is_named(nist):
     path = nist / FILES["by_writer"].path
     content = path.read_bytes()
     path.write_bytes(content[:-30])
-    with pytest.raises(DataError, match=f"{path} is not a whole zip archive.* delete it"):
-        by_writer(nist)
+    refuse(by_writer, f"{path} is not a whole zip archive.* delete it", nist)
     at = content.index(png(0)) + 60
     path.write_bytes(content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :])
-    with pytest.raises(DataError, match=f"{path} is broken .*CRC.*; delete it"):
-        by_writer(nist)
+    refuse(by_writer, f"{path} is broken .*CRC.*; delete it", nist)
 
 
 # TFF's files
@@ -166,15 +168,13 @@ def test_each_source_has_its_files_and_none_stands_in_for_the_other(tff):
     assert names == [["tff_train", "tff_test"], ["leaf_train", "leaf_test"]]
     with pytest.raises(ConfigError, match="which femnist from source nist does not have"):
         with_parts(tff, source="nist")
-    with pytest.raises(DataError, match=r"by_class.zip does not exist; run the download stage"):
-        by_writer(tff)
+    refuse(by_writer, r"by_class.zip does not exist; run the download stage", tff)
     with pytest.raises(
         DataError, match=r"femnist/data/train has no files \*.json; put there the output of LEAF"
     ):
         with_parts(tff, source="leaf")
     (tff / FILES["tff_test"].path).unlink()
-    with pytest.raises(DataError, match="fed_emnist_test.h5 does not exist; run the download"):
-        with_parts(tff)
+    refuse(with_parts, "fed_emnist_test.h5 does not exist; run the download", tff)
 
 
 def test_files_or_parts_without_a_common_writer_are_refused(tff, tmp_path):
@@ -182,8 +182,7 @@ def test_files_or_parts_without_a_common_writer_are_refused(tff, tmp_path):
     leaf(tmp_path, "train", "1.json", {"a": [1]})
     leaf(tmp_path, "test", "1.json", {"b": [2]})
     for source in ("tff", "leaf"):
-        with pytest.raises(DataError, match="have no writer in common"):
-            with_parts(tmp_path, source=source)
+        refuse(with_parts, "have no writer in common", tmp_path, source=source)
     apart = numbered(np.zeros(3, int), 2, owner=np.array([0, 0, 1]), num_owners=2)
     with pytest.raises(DataError, match="no writer has both training and test examples"):
         WriterParts().deal(apart, 1)
@@ -193,11 +192,9 @@ def test_what_is_not_a_file_of_tff_is_named(tff):
     path = tff / FILES["tff_test"].path
     with h5py.File(path, "r+") as file:
         del file["examples/f0001_41/label"]
-    with pytest.raises(DataError, match=r"are not the files of TFF's Federated EMNIST"):
-        with_parts(tff)
+    refuse(with_parts, r"are not the files of TFF's Federated EMNIST", tff)
     path.write_bytes(b"text")
-    with pytest.raises(DataError, match=r"fed_emnist_test.h5 are not the files of TFF"):
-        with_parts(tff)
+    refuse(with_parts, r"fed_emnist_test.h5 are not the files of TFF", tff)
 
 
 # LEAF's files
@@ -248,16 +245,16 @@ def test_what_leaf_does_not_write_is_refused_in_a_line(leaf_files, content, mess
 
 def test_a_missing_file_of_leaf_is_noticed(leaf_files):
     (leaf_files / "femnist/data/test/2.json").unlink()
-    with pytest.raises(DataError, match="pairs of files, .*data/train': 2, .*data/test': 1"):
-        by_writer(leaf_files, source="leaf")
+    refuse(
+        by_writer, "pairs of files, .*data/train': 2, .*data/test': 1", leaf_files, source="leaf"
+    )
 
 
 def test_a_writer_in_two_files_of_leaf_is_refused(leaf_files):
     for part in ("train", "test"):
         folder = leaf_files / "femnist/data" / part
         (folder / "3.json").write_bytes((folder / "2.json").read_bytes())
-    with pytest.raises(DataError, match="3.json has the writer .* another file"):
-        by_writer(leaf_files, source="leaf")
+    refuse(by_writer, "3.json has the writer .* another file", leaf_files, source="leaf")
 
 
 def test_pixels_may_stay_between_0_and_1_or_be_symmetric_about_0(leaf_files):

@@ -61,6 +61,14 @@ def test_a_file_needs_padding(tmp_path):
         tokenisers.of_texts(TEXTS, length=3, file=file)
 
 
+def test_a_text_that_a_tokeniser_cannot_encode_is_named(tmp_path):
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "a": 1}))  # no [UNK]
+    words.save(str(tmp_path / "tokenizer.json"))
+    made = tokenisers.of_texts([], length=3, file=tmp_path / "tokenizer.json")
+    with pytest.raises(DataError, match="the tokeniser refuses the text 'b': .*UNK"):
+        made.rows(["a", "b"], 2)
+
+
 # -- in the library -----------------------------------------------------------------------
 
 

@@ -264,10 +264,10 @@ def test_a_declaration_that_makes_no_sense_is_refused(kind, change, message):
         ),
         ("server_dirichlet", {"majority": 0.3}, "class 0 has 100 training examples, but 125 are"),
         ("server_dirichlet", {"test_per_class": 41}, "test_per_class is 41, .* has 40 test"),
-        *(
-            (kind, {"num_clients": 21}, "num_clients is 21, but only 20 writers are there")
-            for kind in ("writer", "writer_parts")
-        ),
+        ("writer", {"num_clients": 21}, "num_clients is 21, but only 20 writers are there"),
+        ("writer_parts", {"num_clients": 21}, "num_clients is 21, but only 20 writers are there"),
+        ("writer", {"fraction": 0.04}, "fraction is 0.04, which is none of the 20 writers"),
+        ("writer", {"min_examples": 99}, "none of the 0 writers .* min_examples is 99"),
         ("writer_groups", {"num_clients": 7}, "7 clients of 3 writers .* asked for, but only 20"),
         ("writer_groups", {"server_examples": 401}, "server_examples is 401, but the 6 writers"),
     ],

@@ -159,7 +159,5 @@ def table(name: str) -> Table:
 
 
 def _file(about: dict, archives: dict[str, RawFile]) -> RawFile:
-    known = {"size": None, "sha256": "", **about}
-    if "archive" in known:
-        known["archive"] = archives[known["archive"]]
-    return RawFile(**known | {"urls": tuple(known.get("urls", ()))})
+    inside = {"archive": archives[about["archive"]]} if "archive" in about else {}
+    return RawFile(**about | inside | {"urls": tuple(about.get("urls", ()))})

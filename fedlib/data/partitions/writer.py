@@ -48,12 +48,12 @@ class Writer(Joined):
         """Rows of each of a random `fraction` of the writers -> [C] arrays of int64
 
         Raises:
-          DataError: if there are fewer writers than clients.
+          DataError: if there are fewer writers than clients, or the fraction is none of them.
         """
         rows = [own for own in examples.of_owner() if len(own) >= self.min_examples]
-        if not rows:
-            raise DataError(f"no writer has {self.min_examples} examples; lower min_examples")
-        chosen = draw_some(rows, self.fraction, seed)
+        if not (chosen := draw_some(rows, self.fraction, seed)):
+            told = f"fraction is {self.fraction}, which is none of the {len(rows)} writers that"
+            raise DataError(f"{told} have enough examples: min_examples is {self.min_examples}")
         check_enough_writers(self.num_clients, len(chosen))
         return chosen[: self.num_clients]
 

@@ -16,7 +16,7 @@ import pandas as pd
 from pandas.errors import ParserWarning
 
 from fedlib.data.raw import BROKEN, files_below
-from fedlib.errors import DataError
+from fedlib.errors import DataError, quote
 
 LIST = "clients.csv"  # beside folders of images
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
@@ -24,6 +24,7 @@ MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}  # of Pillow, and as they
 WHOLE = (np.int32, np.int64)  # types of tokens
 LABEL, TEXTS = "label", ("client", "text")  # columns that are no inputs, or no numbers
 ARRAYS = "x", "y", "client"  # of an npz file
+HALVES = re.compile("[\ud800-\udfff]")  # of characters, which JSON or an array may have alone
 ROUNDED = "has an integer beyond 2**24 that float32 would round; scale it"
 
 
@@ -107,16 +108,16 @@ def read_clients(file: Path) -> dict[Path, str]:
     Raises:
       DataError: for another file, an image that is not there or has two clients, or no client.
     """
-    frame = _read_csv(file, dtype=str)
+    frame = _read_csv(file, dtype=str).fillna("")
     if not {"image", "client"} <= {*frame}:
         raise DataError(f"{file} must have the columns image and client, got {[*frame]}")
     found: dict[Path, str] = {}
     for name, client in zip(frame["image"], frame["client"], strict=True):
-        image = file.parent / str(name)
-        if pd.isna(client) or image in found or not image.is_file():
+        image = file.parent / name
+        if not (there := image.is_file()) or image in found or not client.strip():
             raise DataError(
                 f"{file} must have each image once, with a client; got the image {name!r}, which "
-                f"is {'there' if image.is_file() else 'missing'}, and the client {client!r}"
+                f"is {'there' if there else 'missing'}, and the client {client!r}"
             )
         found[image] = client.strip()
     return found
@@ -170,7 +171,6 @@ def _image(path: Path) -> np.ndarray:
     """One image -> [1, H, W] if it is grey, otherwise [3, H, W], uint8"""
     from PIL import Image, ImageOps  # only images need it
 
-    unread = KeyError, OSError, SyntaxError, ValueError, Image.DecompressionBombError
     try:
         with Image.open(path) as image:
             if "transparency" in image.info:
@@ -182,7 +182,7 @@ def _image(path: Path) -> np.ndarray:
             deep = 16 in getattr(image, "tag_v2", {}).get(258, ()) or "RGB;16" in str(image.tile)
             mode = MODES["16 bits" if deep else image.mode]
             pixels = np.asarray(ImageOps.exif_transpose(image).convert(mode))  # as viewers turn it
-    except unread as error:
+    except (KeyError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"{path} must be an image of 8-bit grey or RGB: {error!r:.200}") from None
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
@@ -237,7 +237,7 @@ def _npz(path: Path) -> Content:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in ARRAYS if name in file.files}
             odd = sorted({*file.files}.difference(ARRAYS))
-    except (AttributeError, MemoryError, OSError, ValueError, *BROKEN) as error:
+    except (MemoryError, OSError, TypeError, ValueError, *BROKEN) as error:  # TypeError: of npy
         raise DataError(f"{path} is not an npz file of plain arrays: {error}") from None
     if missing := [name for name in ("x", "y") if name not in arrays]:
         got = ", ".join([*arrays, *odd]) or "none"
@@ -271,8 +271,8 @@ def _check_inputs(path: Path | str, x: np.ndarray, tokens: bool, signals: bool) 
 
 
 def _is_text(x: Any) -> bool:
-    """Whether this is a text, not blank, and without halves of characters, as JSON may have."""
-    return isinstance(x, str) and x.strip() != "" and not re.search("[\ud800-\udfff]", x)
+    """Whether this is a text, not blank, and without halves of characters."""
+    return isinstance(x, str) and x.strip() != "" and not HALVES.search(x)
 
 
 def _to_float32(name: str, x: np.ndarray) -> np.ndarray:
@@ -299,7 +299,8 @@ def _inputs(name: str, values: Any) -> np.ndarray:
         if getattr(kind, "kind", "O") not in "biuf":
             odd = known[pd.to_numeric(known, errors="coerce").isna()].head(1).tolist()
             if odd or len(known) == len(series):  # else flags, some of which are missing
-                raise DataError(f"{name}: column {column!r} must be numbers, got {odd or kind}")
+                got = f"{quote(odd or known.head(1).tolist())} of type {kind}"
+                raise DataError(f"{name}: column {column!r} must be numbers, got {got}")
         if series.isna().any():
             row = int(series.isna().argmax())
             raise DataError(f"{name}: column {column!r} has no value for example {row}")
@@ -322,13 +323,16 @@ def _keys(name: str, x: np.ndarray, values: Any) -> np.ndarray:
     missing = pd.isna(keys)
     if not missing.any():
         keys = np.array(keys.tolist()) if keys.dtype == object else keys
-        keys = np.char.decode(keys, "utf-8", "replace") if keys.dtype.kind == "S" else keys
+        if keys.dtype.kind == "S":  # other bytes become halves of characters, refused below
+            keys = np.char.decode(keys, "utf-8", "surrogateescape")
         keys = keys.astype(str) if keys.dtype.kind == "b" else keys
-        missing = keys == ""
+        missing = keys == "" if keys.dtype.kind == "U" else missing
     if missing.any():
         raise DataError(f"{name} of example {int(np.argmax(missing))} is missing")
     if keys.dtype.kind not in "iufU":
         raise DataError(f"{name} must be integers or words, got {keys.dtype}")
+    if keys.dtype.kind == "U" and (odd := [x for x in {*keys.tolist()} if HALVES.search(x)]):
+        raise DataError(f"{name} must be words in UTF-8, got {odd[0]!a}")
     if keys.dtype.kind != "f":  # beside int64, NumPy would make uint64 a float
         return keys.astype(np.int64) if keys.dtype.kind == "u" and keys.max() < 2**63 else keys
     wrong = ~(keys == np.rint(keys)) | (abs(keys) >= 2**53)

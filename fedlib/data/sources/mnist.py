@@ -45,13 +45,12 @@ def read(raw: Path, *, source: str = "mnist", scaling: str = "standard") -> Exam
     parts = idx.parts(files, raw)
     x, y = (np.concatenate(part) for part in zip(*parts.values(), strict=True))
     sizes = [len(labels) for _, labels in parts.values()]
-    owner, num_owners = None, 0
+    names, owner = (), None
     if source == "qmnist":
         named = [  # QMNIST's test set goes on after MNIST's
             idx.parse(files[f"{name}_writers"].read(raw))[:size, WRITER]
             for name, size in zip(parts, sizes, strict=True)
         ]
         names, owner = np.unique(np.concatenate(named), return_inverse=True)
-        num_owners = len(names)
     part = np.repeat(np.array([TRAIN, TEST], np.uint8), sizes)
-    return Examples(x, y, NUM_CLASSES, *SCALINGS[scaling], part, owner, num_owners)
+    return Examples(x, y, NUM_CLASSES, *SCALINGS[scaling], part, owner, len(names))

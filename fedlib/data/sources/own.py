@@ -194,8 +194,7 @@ def _labels(
     contents: Sequence[Content], num_classes: int | None
 ) -> tuple[np.ndarray, int, np.ndarray | None]:
     """Labels from 0 -> [M] int64, the number of classes, and their names if they are words."""
-    more = ", ..." if len(contents) > 2 else ""
-    paths = " and ".join(str(content.path) for content in contents[:2]) + more
+    paths = " and ".join(str(x.path) for x in contents[:2]) + ", ..." * (len(contents) > 2)
     if len(kinds := {content.y.dtype.kind in "iu" for content in contents}) > 1:
         raise DataError(f"{paths}: labels are integers in one and words in the other")
     y = np.concatenate([content.y for content in contents])
@@ -211,9 +210,8 @@ def _labels(
             "from 0, or give num_classes if some may have no example"
         )
     if lowest == highest:
-        raise DataError(
-            f"{paths}: all labels are {lowest if words is None else words[0]}, one class"
-        )
+        only = lowest if words is None else words[0]
+        raise DataError(f"{paths}: all labels are {only}, one class")
     return y.astype(np.int64), num_classes or highest + 1, words
 
 

@@ -110,11 +110,10 @@ def read_roles(text: str) -> dict[tuple[str, str], list[str]]:
 
     Plays with a single role, and roles of fewer than three lines, are left out.
     """
-    plays = [(title, roles) for title, roles in _plays(text) if len(roles) > 1]
     found = {}
-    for title, roles in plays:
+    for title, roles in _plays(text):
         for role, lines in roles.items():
-            if len(lines) >= FEWEST_LINES:
+            if len(roles) > 1 and len(lines) >= FEWEST_LINES:
                 found.setdefault((title, role), []).extend(lines)
     return found
 
