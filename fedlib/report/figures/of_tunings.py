@@ -11,7 +11,7 @@ from fedlib.report.inputs import Inputs
 ROW = 0.27  # inches
 MEAN = {"marker": "D", "markersize": 6, "color": "black", "linestyle": ""}
 TUNINGS = {"color": "#0072B2", "linewidth": 5, "solid_capstyle": "butt"}
-DATASETS = {"color": "#6E6E6E", "linewidth": 1.2}
+DATASETS = {"color": "#6E6E6E", "linewidth": 1.2, "solid_capstyle": "butt"}
 
 
 def rank_intervals(given: Inputs) -> Figure:
