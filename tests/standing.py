@@ -30,8 +30,8 @@ CLAIMS = {
 # Words in the sources of numbers that a paper does not print: they are of other papers, or computed
 # from those; and of numbers that were read off its figure.
 ELSEWHERE, READ_OFF = "FedEM README|pFedES|inferred:", "digitised by us"
-# Where methods have other learning rates: what is not so at the same rate, a page and a label of the
-# better method, and those of the other one at that rate.
+# What does not hold at equal learning rates: page and label of the better method, and of the other
+# one at its rate.
 EQUAL_RATES = {
     "pfedmm": (
         "FedEM is not above FedAvg",
