@@ -67,7 +67,7 @@ class Cohort:
     seed: int
     executor: Executor = field(default_factory=Loop)
     group: str = "seen"
-    aggregation: str = "damped"
+    aggregation: str = "renormalised"
     journal: Journal = field(default_factory=Journal)
     known_ids: np.ndarray | None = None
     checkpoints: Callable[[], Any] = lambda: None
