@@ -165,9 +165,7 @@ def _normalise(key: str, value: object) -> object:
 
 def _is_closed(text: str) -> bool:
     """Whether a list has both of its brackets or none."""
-    brackets = re.sub(r"[^\[\]]", "", text)
-    whole = text.strip()
-    return not brackets or (brackets == "[]" and whole[0] == "[" and whole[-1] == "]")
+    return bool(re.fullmatch(r"\s*\[[^\[\]]*\]\s*|[^\[\]]*", text))
 
 
 def _whole(value: object) -> object:
