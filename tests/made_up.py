@@ -53,8 +53,8 @@ def run(label, method, seed, rounds=30, seen=16, unseen=4, shift=0.0) -> dict[st
     accuracies = np.clip(accuracies, 0, 1)
     count = rng.integers(40, 200, seen + unseen)
     every = scores(accuracies, count)
-    first = Scores(*(a[..., :seen] for a in vars_of(every)))
-    others = Scores(*(a[..., seen:] for a in vars_of(every)))
+    first = Scores(*(a[..., :seen] for a in vars(every).values()))
+    others = Scores(*(a[..., seen:] for a in vars(every).values()))
     done = np.arange(rounds + 1)
     sent = done * (0 if method == "local" else 4_000_000 + 300_000 * len(label))
     flops = {"flops_per_example": np.array([3e6 if method in MIXTURES else 1e6])}
@@ -104,10 +104,6 @@ def result(scores: dict, rounds, **changes) -> RunResult:
     done = np.asarray(rounds)
     totals = {name: 1000 * done for name in TOTALS}
     return RunResult(done, scores, **{**totals, "train_loss": np.ones(done[-1]), **changes})
-
-
-def vars_of(scores: Scores):
-    return scores.clients, scores.count, scores.correct, scores.loss
 
 
 def last(scores: Scores) -> Scores:
