@@ -269,6 +269,7 @@ class Federation:
                     name: Split(hdf5.read(file[f"{name}/rows"]), hdf5.read(file[f"{name}/offsets"]))
                     for name in SPLITS
                 }
+                tokens = file.attrs.get("tokens")
                 federation = cls(
                     x=hdf5.read(file["x"]),
                     y=hdf5.read(file["y"]),
@@ -278,7 +279,7 @@ class Federation:
                     mean=tuple(map(float, file.attrs["mean"])),
                     std=tuple(map(float, file.attrs["std"])),
                     spec=json.loads(file.attrs["spec"]),
-                    tokens=_tokens(file.attrs.get("tokens")),
+                    tokens=None if tokens is None else Tokens(*map(int, tokens)),
                     **splits,
                     **{name: hdf5.read(file[name]) for name in OPTIONAL if name in file},
                 )
@@ -349,10 +350,6 @@ def _check_tokens(x: np.ndarray, vocabulary: int, pad: int) -> None:
     least, most = (int(found) for found in (x.min(initial=pad), x.max(initial=pad)))
     if not 0 <= least <= most < vocabulary:
         raise DataError(f"tokens must be in [0, {vocabulary}), got {least} to {most}")
-
-
-def _tokens(stored: np.ndarray | None) -> Tokens | None:
-    return None if stored is None else Tokens(*map(int, stored))
 
 
 def array_digest(array: np.ndarray) -> str:

@@ -107,7 +107,10 @@ def _as(value: Any, hint: Any) -> Any:
     """`value` as a `hint`; raises TypeError, ValueError or OverflowError if it is none."""
     origin, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin in UNIONS:
-        return _as_one_of(value, inner)
+        for kind in inner:
+            with contextlib.suppress(OverflowError, TypeError, ValueError):
+                return _as(value, kind)
+        raise TypeError
     if origin in (*NUMBERS, bool, list, tuple) and type(value).__module__ == "numpy":
         value = value.tolist()  # without an import of NumPy
     if origin is typing.Literal and value not in inner:
@@ -124,13 +127,6 @@ def _as(value: Any, hint: Any) -> Any:
     if (ours or origin in (*WORDS, list, tuple)) and not isinstance(value, origin):
         raise TypeError
     return value
-
-
-def _as_one_of(value: Any, kinds: tuple) -> Any:
-    for kind in kinds:
-        with contextlib.suppress(OverflowError, TypeError, ValueError):
-            return _as(value, kind)
-    raise TypeError
 
 
 def _as_number(value: Any, kind: type) -> float:

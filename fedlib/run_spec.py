@@ -7,7 +7,7 @@ not in `fedlib.spec`, because the code of a job must not include the other decla
 import ast
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, get_type_hints
@@ -234,7 +234,7 @@ def methods() -> dict[str, tuple]:
     return {name: ast.literal_eval(look[1]) for name, look in found.items() if look}
 
 
-def class_of_file(file: str, classes: Iterable[str]) -> str:
+def class_of_file(file: str, classes: list[str]) -> str:
     """The class of a file that is called like the file, such as FedPer in fedper.py.
 
     Case and underscores do not matter.
@@ -242,7 +242,6 @@ def class_of_file(file: str, classes: Iterable[str]) -> str:
     Raises:
       ConfigError: if there is none.
     """
-    classes = list(classes)
     wanted = _plain(Path(file).stem)
     for name in classes:
         if _plain(name) == wanted:

@@ -103,9 +103,8 @@ def stack(trees: list[T]) -> T:
 
 def unstack(tree: T) -> list[T]:
     """Undo `stack`: [n, ...] -> n x [...]; one backward operation per leaf, not n."""
-    return [
-        unflatten(rows, tree) for rows in zip(*(x.unbind(0) for x in leaves(tree)), strict=True)
-    ]
+    every = zip(*(x.unbind(0) for x in leaves(tree)), strict=True)
+    return [unflatten(row, tree) for row in every]
 
 
 def concatenate(trees: list[T]) -> T:

@@ -9,8 +9,8 @@ import workflow
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 
-_HEADER = re.compile(r"(?:local)?rule (\w+):")
-_FIELD = re.compile(r"    (\w+): (.*)")
+_RULE = re.compile(r"^(?:local)?rule (\w+):\n((?:    \w+: .*\n)*)", re.MULTILINE)
+_FIELD = re.compile(r"    (\w+): (.*)\n")
 
 
 class Job(NamedTuple):
@@ -50,15 +50,10 @@ def _name(rule: str, wildcards: dict) -> str:
 
 def parse(output: str) -> list[Job]:
     """The jobs in the text that a dry run prints, target rules without output left out."""
-    found, rule, fields = [], None, {}
-    for line in [*output.splitlines(), ""]:
-        field = _FIELD.fullmatch(line)
-        if field:
-            fields[field[1]] = field[2]
-            continue
-        if rule and "output" in fields:
+    found = []
+    for rule, lines in _RULE.findall(f"{output}\n"):
+        fields = dict(_FIELD.findall(lines))
+        if "output" in fields:
             pairs = (pair.split("=", 1) for pair in fields.get("wildcards", "").split(", "))
             found.append(Job(rule, {pair[0]: pair[1] for pair in pairs if len(pair) == 2}))
-        header = _HEADER.fullmatch(line)
-        rule, fields = header and header[1], {}
     return found

@@ -11,7 +11,7 @@ TABLES = {
 }
 FIGURES = {
     figures.AccuracyOverRounds: {},
-    figures.ClientAccuracyCdf: {"unseen": True},
+    figures.ClientAccuracyCdf: {},
     figures.ClientDifferences: {"of": "fedem"},
     experts.MixtureWeights: {},
 }

@@ -100,15 +100,10 @@ def _labels_of_hidden_ticks(axes: Axes) -> list[Text]:
 
 
 def _leaves(box: Bbox, whole: Bbox) -> bool:
-    return (
-        box.x0 < whole.x0 - SLACK
-        or box.y0 < whole.y0 - SLACK
-        or box.x1 > whole.x1 + SLACK
-        or box.y1 > whole.y1 + SLACK
-    )
+    inside = Bbox.intersection(box, whole.padded(SLACK))
+    return inside is None or bool((inside.extents != box.extents).any())
 
 
 def _overlap(a: Bbox, b: Bbox) -> bool:
-    width = min(a.x1, b.x1) - max(a.x0, b.x0)
-    height = min(a.y1, b.y1) - max(a.y0, b.y0)
-    return width > SLACK and height > SLACK
+    both = Bbox.intersection(a, b)
+    return both is not None and min(both.size) > SLACK

@@ -1,8 +1,8 @@
 """Stages of the workflow as commands: a run, its arguments, how to start and to interrupt it."""
 
-import importlib.util
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -78,16 +78,13 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def run_here(stage, arguments):
     """Exit code of a stage run in this process: the same code without the start of PyTorch."""
-    path = ROOT / "scripts" / f"{stage}.py"
-    module_spec = importlib.util.spec_from_file_location(f"{stage}_script", path)
-    script = importlib.util.module_from_spec(module_spec)
+    path = str(ROOT / "scripts" / f"{stage}.py")
     kept = {number: signal.getsignal(number) for number in STOPPING}
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", sys.path.copy())
-        patch.setattr(sys, "argv", [str(path), *arguments])
-        module_spec.loader.exec_module(script)
-        code = command.run(script.main)
+        patch.setattr(sys, "argv", [path, *arguments])
+        code = command.run(runpy.run_path(path)["main"])
     for number, handler in kept.items():
         signal.signal(number, handler)
     torch.set_num_threads(threads)
@@ -119,9 +116,9 @@ def assert_same_run(folder, other):
     assert_same_result(one, two)
 
 
-def assert_one_line(outcome, message):
-    """The stage failed with exit code 1 and one line that holds `message`, no traceback."""
+def assert_one_line(outcome, *messages):
+    """The stage failed with exit code 1 and one line that holds `messages`, no traceback."""
     code, _, stderr = outcome
     assert code == 1
-    assert stderr.startswith("error: ") and stderr.count("\n") == 1
-    assert message in stderr
+    assert stderr.startswith("error: ") and stderr.count("\n") == 1, stderr
+    assert all(message in stderr for message in messages), stderr

@@ -152,6 +152,21 @@ def simulation_of(method, federation, executor="loop", **course) -> Simulation:
     return Simulation(method, data, Course(**{"seed": 0} | course), EXECUTORS[executor]())
 
 
+def dying(saves: int) -> type[checkpoint.Checkpoints]:
+    """Checkpoints that are interrupted once they have been saved so many times."""
+
+    class Dying(checkpoint.Checkpoints):
+        left = saves
+
+        def save_state(self, *done_and_state):
+            super().save_state(*done_and_state)
+            Dying.left -= 1
+            if not Dying.left:
+                raise KeyboardInterrupt
+
+    return Dying
+
+
 def silently(run, *args, **options):
     """State and result of a run, which reports no progress."""
     return run.run(*args, report=lambda line: None, **options)

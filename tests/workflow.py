@@ -58,6 +58,12 @@ def wait_for(condition, seconds: float = 120) -> None:
         time.sleep(0.02)
 
 
+def is_there(pid: int) -> bool:
+    """Whether a process lives; one that has ended and that nobody asked after does not."""
+    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return bool(done.stdout.strip()) and not done.stdout.startswith("Z")
+
+
 def clone(finished: Path, folder: Path) -> Path:
     """A copy of a folder with all its times, which Snakemake looks at."""
     subprocess.run(["cp", "-a", f"{finished}/.", folder], check=True)

@@ -98,14 +98,10 @@ def restore(template: Any, tensors: dict[str, Tensor]) -> Any:
 
 def _copy(tensors: Iterable[Tensor], devices: Iterable[torch.device]) -> list[Tensor]:
     """Each tensor on its device; the same tensor, such as clients share, is copied once."""
-    copies: dict[tuple, Tensor] = {}
-    found = []
-    for x, device in zip(tensors, devices, strict=True):
-        key = id(x), device
-        if key not in copies:
-            copies[key] = x.to(device)
-        found.append(copies[key])
-    return found
+    pairs = [*zip(tensors, devices, strict=True)]
+    different = {(id(x), device): x for x, device in pairs}
+    copies = {(key, device): x.to(device) for (key, device), x in different.items()}
+    return [copies[id(x), device] for x, device in pairs]
 
 
 @dataclass

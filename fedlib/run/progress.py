@@ -6,6 +6,7 @@ This module affects no result, so it is not part of the code of a job.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 SECONDS = 2.0  # between two lines
 
@@ -44,10 +45,5 @@ class Rounds:
         parts = [f"round {done}/{self.rounds}"]
         parts += [] if loss is None else [f"loss {loss:.4f}"]
         parts += [f"{group} {accuracy:.1%}" for group, accuracy in accuracies.items()]
-        parts += [f"left {_clock((self.rounds - done) / pace)}"]
+        parts += [f"left {timedelta(seconds=int((self.rounds - done) / pace))}"]
         self.report("  ".join(parts))
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"

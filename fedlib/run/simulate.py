@@ -101,9 +101,7 @@ class Simulation:
     def cohort(self, ids: np.ndarray, round: int, **more: Any) -> Cohort:
         """The clients `ids`, after `round` rounds; `more` are further fields of the cohort."""
         set_precision(self.method.task)  # another simulation may have had its own
-        kind, graph = Cohort, {}
-        if self.course.aggregation == "gossip":
-            kind, graph = self._graph
+        kind, graph = self._graph if self.course.aggregation == "gossip" else (Cohort, {})
         return kind(
             **graph,
             **more,
@@ -356,10 +354,9 @@ def _unpack(template: Any, packed: dict[str, Tensor]) -> tuple[Any, Record]:
         return {n.removeprefix(prefix): v for n, v in packed.items() if n.startswith(prefix)}
 
     arrays = {name: value.tolist() for name, value in below("record/").items()}
-    named = {
-        name: dict(zip(COUNTED, arrays.pop(name), strict=True)) for name in ("counts", "totals")
-    }
-    record = Record(**arrays, **named)
+    for name in ("counts", "totals"):
+        arrays[name] = dict(zip(COUNTED, arrays[name], strict=True))
+    record = Record(**arrays)
     for name, value in below("scores/").items():
         found = [scoring.ClientScores(*row) for row in value.numpy()]
         record.scores[View(*name.split("/"))] = found

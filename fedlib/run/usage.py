@@ -25,10 +25,9 @@ class Usage:
 
     def __call__(self) -> dict[str, float]:
         """{wall_seconds, cpu_seconds, memory_bytes} so far; memory is the peak."""
-        peak = _peak()
         now = {WALL: time.monotonic() - self._began, CPU: time.process_time()}
         times = {name: round(self.before.get(name, 0) + value, 2) for name, value in now.items()}
-        return times | {MEMORY: max(self.before.get(MEMORY, 0), peak)}
+        return times | {MEMORY: max(self.before.get(MEMORY, 0), _peak())}
 
 
 def _peak() -> int:

@@ -27,6 +27,9 @@ TAG = r"(?!0\d+$|\d+e\d+$|infinity$)[a-z0-9]{0,40}"
 # A path that it would read as a number is refused, whatever the case of its letters.
 NUMBER = r"(?i)[+-]?(\d(_?\d)*\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf|infinity)"
 
+# A list with both of its brackets or none.
+WHOLE_LIST = r"\s*\[[^\[\]]*\]\s*|[^\[\]]*"
+
 Check = Callable[[str, object], object]  # of a key and its value; raises ConfigError
 
 
@@ -148,7 +151,7 @@ def _normalise(key: str, value: object) -> object:
     if key in LISTS:
         if key == "set" and isinstance(value, str):
             value = overrides.split(value)
-        elif isinstance(value, str) and _is_closed(value):
+        elif isinstance(value, str) and re.fullmatch(WHOLE_LIST, value):
             value = re.findall(r"[^\s,\[\]'\"]+", value)
         elif isinstance(value, int):
             value = [value]
@@ -161,13 +164,6 @@ def _normalise(key: str, value: object) -> object:
     elif key == "tag" and isinstance(value, int | float | None):
         value = "" if value is None else str(value)
     return value
-
-
-def _is_closed(text: str) -> bool:
-    """Whether a list has both of its brackets or none."""
-    brackets = re.sub(r"[^\[\]]", "", text)
-    whole = text.strip()
-    return not brackets or (brackets == "[]" and whole[0] == "[" and whole[-1] == "]")
 
 
 def _whole(value: object) -> object:

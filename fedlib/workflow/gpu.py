@@ -83,9 +83,7 @@ def choose_device(wanted: str) -> str:
 
 
 @contextlib.contextmanager
-def lease(
-    devices: Sequence[str], per_device: int = 1, folder: str | Path = "", wait: bool = True
-) -> Iterator[str]:
+def lease(devices: Sequence[str], per_device: int = 1, wait: bool = True) -> Iterator[str]:
     """Wait for a free slot of one of `devices`, and hold it; yields the device.
 
     During the lease `CUDA_VISIBLE_DEVICES` names only that device. Every device gets a first job
@@ -94,13 +92,13 @@ def lease(
     Args:
       devices: names as in `CUDA_VISIBLE_DEVICES`.
       per_device: jobs that may share a device.
-      folder: of the lock files; by default one for this user on this machine, so that two
-        checkouts take turns too. A scheduler's job that was given cards has files of its own there.
       wait: whether to wait; otherwise the first device is used beside its jobs.
     """
+    # The lock files are this user's on this machine, so that two checkouts take turns too. A
+    # scheduler's job that was given cards has files of its own there.
     jobs = SCHEDULED if os.environ.get("CUDA_VISIBLE_DEVICES") else ()  # otherwise all may see all
     owner = "".join(f"{job}." for job in map(os.environ.get, jobs) if job)
-    folder = Path(folder or Path(tempfile.gettempdir()) / f"fedlib-gpu-{os.getuid()}")
+    folder = Path(tempfile.gettempdir()) / f"fedlib-gpu-{os.getuid()}"
     folder.mkdir(parents=True, exist_ok=True)
     slots = [(name, f"{owner}{name}.{k}") for k in range(per_device) for name in devices]
     with contextlib.ExitStack() as held:

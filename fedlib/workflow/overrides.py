@@ -81,12 +81,6 @@ def check_used(papers: Mapping[str, Paper], given: Iterable[str]) -> None:
         _name_and_keys(override, papers.values())
 
 
-def note(given: Iterable[str]) -> str:
-    """The note of tables and figures on the overrides."""
-    settings = [" = ".join(text.split("=", 1)) for text in given]
-    return f"set instead of what is declared: {', '.join(settings)}"
-
-
 def _name_and_keys(override: Override, papers: Iterable[Paper]) -> tuple[str, list[str]]:
     """The name and the keys; the longest matching name, because names may contain dots."""
     names = _names(papers)
@@ -122,10 +116,8 @@ def _with(declared: Data | Run, fields: tuple[str, ...], keys: list[str], overri
     """A federation or run with another value."""
     field, *inner = keys
     if field not in fields:
-        inside = {name: getattr(declared, name) for name in fields}
-        whole = [
-            f"{name}.{field}" for name, x in inside.items() if isinstance(x, dict) and field in x
-        ]
+        dicts = {name: x for name in fields if isinstance(x := getattr(declared, name), dict)}
+        whole = [f"{name}.{field}" for name, x in dicts.items() if field in x]
         raise _error(override, f"no key {field!r}", field, whole or fields)
     changed = {field: _put(getattr(declared, field), inner, override)}
     if isinstance(declared, Run) and declared.tuning and field in ("local", "params"):

@@ -156,7 +156,7 @@ def _closure(
     while waiting:
         if (name := waiting.pop()) in seen:
             continue
-        if _source(base, name) is None:
+        if file_of(base, name) is None:
             raise ModuleNotFoundError(f"no {name} in {base}: the root of a code digest must exist")
         seen.add(name)
         met = [*_scan(base, name)[1], *([] if name.endswith(".py") else _parents(name))]
@@ -170,7 +170,7 @@ def _scan(base: Path, name: str) -> tuple[str, frozenset[str]]:
 
     Cached, because the closures of jobs overlap.
     """
-    path = _source(base, name)
+    path = file_of(base, name)
     if name == PACKAGE:  # it has the version, and public names, which it loads by name
         return _meaning(ast.Module([], []), name)[0], frozenset()
     source, package = path.read_bytes(), "" if name.endswith(".py") else name
@@ -181,7 +181,7 @@ def _scan(base: Path, name: str) -> tuple[str, frozenset[str]]:
     imports = set()
     for imported in names:
         if imported.partition(".")[0] == PACKAGE:
-            imports.update(x for x in (*_parents(imported), imported) if _source(base, x))
+            imports.update(x for x in (*_parents(imported), imported) if file_of(base, x))
         elif _is_own(name):
             found = own_files.imported_files(imported, path, base)
             imports.update(own_files.name(file, base) for file in found)
@@ -199,7 +199,7 @@ def _meaning(tree: ast.Module, package: str) -> tuple[str, list[str]]:
 
 
 @cache
-def _source(base: Path, name: str) -> Path | None:
+def file_of(base: Path, name: str) -> Path | None:
     """The file of a root or module, or None."""
     if name.endswith(".py"):
         candidates = [base / name]

@@ -253,7 +253,8 @@ def folder_note(config: Mapping) -> str:
             "their learning-rate schedules are not shortened with them"
         )
     if config["set"]:
-        notes.append(overrides.note(config["set"]))
+        settings = ", ".join(text.replace("=", " = ", 1) for text in config["set"])
+        notes.append(f"set instead of what is declared: {settings}")
     return "; ".join(notes)
 
 

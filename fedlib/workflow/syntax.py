@@ -102,14 +102,10 @@ def _without_idle(body: list) -> list:
     """Statements without docstrings and `if TYPE_CHECKING:` blocks, which do nothing."""
     kept = []
     for node in body:
-        if is_type_checking(node):
-            kept += node.orelse
-        elif not (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            kept.append(node)
+        match node:
+            case ast.Expr(ast.Constant(str())):
+                continue
+        kept += node.orelse if is_type_checking(node) else [node]
     return kept
 
 

@@ -12,6 +12,7 @@ import commands
 import pytest
 import workflow
 from faults import LONG, at_length, often, said
+from stages import assert_one_line
 from support import EVERYTHING
 
 from fedlib.workflow.layout import RESULTS
@@ -60,11 +61,11 @@ def disk(tmp_path):
 def run(job, finished):
     """Function that runs a stage in the finished folder, its outputs in `out`.
 
-    With `room` it has so many bytes of memory besides its libraries. It returns exit code and
-    messages.
+    With `room` it has so many bytes of memory besides its libraries. It returns exit code, stdout
+    and stderr.
     """
 
-    def run_stage(stage: str, out: Path, room: int | None = None) -> tuple[int, str]:
+    def run_stage(stage: str, out: Path, room: int | None = None) -> tuple[int, str, str]:
         line = commands.command(PLAN, stage, **JOBS[stage])
         for name in OUTPUTS[stage]:
             path = PLAN.path(name, **JOBS[stage])
@@ -75,7 +76,7 @@ def run(job, finished):
         if room:
             line = line.replace("python ", f"python -c {shlex.quote(LIMITED)} {room} ", 1)
         done = job(line, finished, **({"timeout": 600} if room else {}))
-        return done.returncode, done.stderr
+        return done.returncode, done.stdout, done.stderr
 
     return run_stage
 
@@ -86,12 +87,6 @@ def written(stage: str, out: Path) -> dict[str, bytes]:
     files = {file.name: file for file in out.iterdir() if file.is_file() and file.name in names}
     with_times = ("history.h5", "evaluation.h5", "REPORT.md", "report.html")
     return {n: b"" if n in with_times else file.read_bytes() for n, file in files.items()}
-
-
-def assert_a_line(told: str, *parts: str) -> None:
-    lines = told.splitlines()
-    assert len(lines) == 1, told
-    assert lines[0].startswith("error: ") and all(part in told for part in parts), told
 
 
 def litter(out: Path) -> list[Path]:
@@ -110,9 +105,7 @@ def test_a_full_disk_is_a_line_and_the_next_run_is_right(run, disk, tmp_path, ta
     needed = sum(file.stat().st_blocks for file in files) * 512 // PAGE  # less where it is sparse
     for part in (0.5, 0.1, 0.3, 0.8)[: often(1, 4)]:
         out = disk(f"size={max(1, int(part * needed)) * PAGE}")
-        code, told = run(stage, out)
-        assert code == 1
-        assert_a_line(told, "No space left on device", "run again")
+        assert_one_line(run(stage, out), "No space left on device", "run again")
         found = written(stage, out)
         assert {n: right[n] for n in found} == found and len(found) < len(right)
         assert not litter(out)
@@ -130,9 +123,7 @@ def test_a_full_disk_is_a_line_and_the_next_run_is_right(run, disk, tmp_path, ta
 @stages
 def test_a_read_only_folder_is_a_line(run, disk, tally, stage):
     out = disk("size=1m", "ro")
-    code, told = run(stage, out)
-    assert code == 1
-    assert_a_line(told, "Read-only file system", str(out))
+    assert_one_line(run(stage, out), "Read-only file system", str(out))
     tally("read-only folder", f"{stage} told it in a line")
 
 
@@ -164,10 +155,10 @@ def test_a_job_without_enough_memory_says_so_and_is_right_with_more(run, tmp_pat
     for size in [MEMORY * mb for mb in ((10,) if often(1, 0) else range(10, 140, 10))]:
         out = tmp_path / str(size)
         out.mkdir()
-        code, told = run(stage, out, size)
+        code, *_ = outcome = run(stage, out, size)
         assert code or size > 10 * MEMORY
         if code:
-            assert_a_line(told, "there is not enough memory", "give this one more")
+            assert_one_line(outcome, "there is not enough memory", "give this one more")
             assert not litter(out)
             assert "history.h5" not in written(stage, out)
         tally(f"too little memory, {stage}", "told it in a line" if code else "had enough")

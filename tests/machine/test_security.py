@@ -169,18 +169,13 @@ KEYS = [key for key in config.DEFAULTS if key not in ("raw", "mirror")]
 HARMLESS = ["a", "data", "fedem", "0", "[", "]", "=", ","]
 
 
-def hostile_value(draw: random.Random) -> str:
-    """What somebody might try: something hostile between harmless texts."""
-    before, after = (draw.choice(["", *HARMLESS]) for _ in range(2))
-    return before + draw.choice(HOSTILE[:14]) + after
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 def test_a_hostile_value_of_a_configuration_is_refused_before_there_is_a_command(key):
     draw = random.Random(key)
     for _ in range(10):
-        value = hostile_value(draw)
+        before, after = (draw.choice(["", *HARMLESS]) for _ in range(2))
+        value = before + draw.choice(HOSTILE[:14]) + after
         with pytest.raises(ConfigError):
             Plan(config.read([ROOT / "config.yaml"], ["tag=t", f"{key}={value}"]))
 

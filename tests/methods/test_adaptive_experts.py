@@ -14,6 +14,7 @@ from support import (
     batch_of,
     clients_with,
     cohort_of,
+    dying,
     run,
     same_bits,
     sgd,
@@ -309,10 +310,6 @@ def test_only_the_first_clients_train_on_their_own(monkeypatch):
 # -- early stopping --------------------------------------------------------------------------
 
 
-class Interrupted(Exception):
-    """Raised by a checkpoint in place of a kill."""
-
-
 @pytest.mark.parametrize("saves", [1, 4, 9, 14])  # in each of the three trainings, and at an end
 def test_a_killed_evaluation_goes_on_to_the_same_bits(saves, tmp_path):
     method = make(gate_epochs=6, gate_check_every=1, both_mixtures=True)
@@ -320,21 +317,14 @@ def test_a_killed_evaluation_goes_on_to_the_same_bits(saves, tmp_path):
     journal = cohort.journal
     whole, examples, journal.examples = all_finals(method, state, cohort), journal.examples, 0
 
-    class Dying(Checkpoints):
-        def save_state(self, *done_and_state):
-            super().save_state(*done_and_state)
-            left.pop()
-            if not left:
-                raise Interrupted
+    def saved(kind):
+        numbers = count()
+        return lambda: kind(tmp_path / str(next(numbers)), {}, every=1)
 
-    def saved():
-        return Dying(tmp_path / str(next(numbers)), {}, every=1)
-
-    numbers, left = count(), [None] * saves
-    with pytest.raises(Interrupted):
-        all_finals(method, state, replace(cohort, checkpoints=saved))
-    numbers, left, journal.examples = count(), [None] * 99, 0
-    again = all_finals(method, state, replace(cohort, checkpoints=saved))
+    with pytest.raises(KeyboardInterrupt):
+        all_finals(method, state, replace(cohort, checkpoints=saved(dying(saves))))
+    journal.examples = 0
+    again = all_finals(method, state, replace(cohort, checkpoints=saved(Checkpoints)))
     assert same_bits(again, whole) and journal.examples == examples
 
 

@@ -10,11 +10,10 @@ from support import cohort_of, run, sgd, tiny_task, toy_federation
 
 from fedlib import methods
 
-FULL = {"batch_size": 100, "momentum": 0.0, "weight_decay": 0.0}  # one step on a whole shard
-
 
 def plain(**changes):
-    return sgd(**FULL | changes)
+    """One step on a whole shard."""
+    return sgd(**{"batch_size": 100, "momentum": 0.0, "weight_decay": 0.0} | changes)
 
 
 def make(task=None, local=None, **params):

@@ -1,5 +1,6 @@
 """Local solvers and schedules, against torch.optim and arithmetic."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -33,16 +34,6 @@ SOLVERS = {
 every_solver = pytest.mark.parametrize("name", SOLVERS)
 
 
-def published(solver):
-    """PyTorch's class."""
-    return getattr(torch.optim, type(solver).__name__)
-
-
-def options(solver, **changes):
-    """The same solver with other settings."""
-    return type(solver)(**{**vars(solver), **changes})
-
-
 # -- steps --------------------------------------------------------------------------------
 
 
@@ -52,7 +43,7 @@ def options(solver, **changes):
 def test_local_training_equals_a_module_with_torch_optim(name, executor, clip):
     # Body and head are groups, which are clipped apart; the body learns three times as fast.
     solver, arguments = SOLVERS[name]
-    solver = options(solver, batch_size=4, epochs=3, clip_norm=clip)
+    solver = replace(solver, batch_size=4, epochs=3, clip_norm=clip)
     task, federation = tiny_task(), toy_federation((10, 7), unseen=0)
     cohort = cohort_of(task, federation, executor=executor)
     body, head = task.split(task.init(0))
@@ -64,7 +55,7 @@ def test_local_training_equals_a_module_with_torch_optim(name, executor, clip):
     trained, _ = cohort.fit(loss, start, local=solver, lr_scale={"body": 3.0})
     norms = []
 
-    class Clipping(published(solver)):
+    class Clipping(getattr(torch.optim, type(solver).__name__)):
         def step(self):
             for group in self.param_groups if clip else ():
                 norms.append(float(nn.utils.clip_grad_norm_(group["params"], clip)))

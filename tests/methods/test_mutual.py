@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import zoo
 from reference import (
     Reference,
     assert_params,
@@ -23,7 +24,7 @@ from reference import (
 )
 from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy, kl_div, mse_loss
-from zoo import deep
+from zoo import SIZES, deep
 
 from fedlib import methods, streams, tree
 from fedlib.engine.experts import expert_seed
@@ -31,7 +32,6 @@ from fedlib.methods.fedkd import compress, recover
 from fedlib.methods.parts import holdout
 from fedlib.run.evaluate import prepare
 
-SIZES = (7, 12, 6, 10, 11)  # the last is unseen
 SEEN = range(4)
 ROUNDS = 3
 # New optimisers in every local training; gradients clipped, of each module by itself.
@@ -61,8 +61,7 @@ def run(method, federation, rounds=ROUNDS, ids=None, state=None, first=0):
     """(state, cohort of the last round) after some rounds with `ids`, or all that may train."""
     state = method.init(federation.num_clients, 0) if state is None else state
     for number in range(first, first + rounds):
-        cohort = cohort_of(method.task, federation, ids, executor="batched", round=number)
-        cohort = replace(cohort, aggregation="renormalised")
+        cohort = zoo.cohort(method, federation, ids, executor="batched", round=number)
         state = method.round(state, cohort)
     return state, cohort
 

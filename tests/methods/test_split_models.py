@@ -23,10 +23,6 @@ from fedlib.methods.parts.own_models import OwnModels
 normed = tiny_task(norm=True)
 
 
-def fedrep(task=normed, **params):
-    return methods.load("fedrep")(task=task, local=LOCAL, **params)
-
-
 # -- independent loops --------------------------------------------------------------------------
 
 
@@ -61,7 +57,7 @@ def test_fedrep_is_an_independent_loop(head_epochs):
     hand = Reference(federation, solver=LOCAL)
     nets = [module_of(normed, normed.init(0)) for _ in range(4)]
     body = copy.deepcopy(nets[0].body.state_dict())
-    method = fedrep(head_epochs=head_epochs)
+    method = methods.load("fedrep")(task=normed, local=LOCAL, head_epochs=head_epochs)
 
     def client(c, number):
         net = nets[c].train()

@@ -33,12 +33,9 @@ EVERY = {
 every = pytest.mark.parametrize("name", EVERY)
 
 
-def shape_of(name):
-    return (1, 28, 28) if EVERY[name].keywords.get("side") == 28 else (3, 32, 32)
-
-
 def inputs(name, count=5):
-    return torch.randn(count, *shape_of(name), generator=torch.Generator().manual_seed(3))
+    shape = (1, 28, 28) if EVERY[name].keywords.get("side") == 28 else (3, 32, 32)
+    return torch.randn(count, *shape, generator=torch.Generator().manual_seed(3))
 
 
 # Sections 5.1 to 5.3: the same functions as torch's own layers in the published order

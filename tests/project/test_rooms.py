@@ -7,7 +7,7 @@ from functools import cache
 import networkx as nx
 import pytest
 
-from fedlib.workflow.provenance import PACKAGE, ROOT, imports
+from fedlib.workflow.provenance import PACKAGE, ROOT, file_of, imports
 
 # What the modules of a package may import of the others, by package; a module at the top of
 # fedlib stands for itself. Everything may import the ground.
@@ -81,9 +81,7 @@ def test_a_module_imports_what_its_room_may(module):
 @cache
 def nodes(module):
     """The syntax of a module."""
-    path = ROOT.joinpath(*module.split("."))
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return list(ast.walk(ast.parse(file.read_bytes())))
+    return list(ast.walk(ast.parse(file_of(ROOT, module).read_bytes())))
 
 
 def statements(module):

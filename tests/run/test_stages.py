@@ -25,7 +25,7 @@ from stages import (
     start,
     wait_for_round,
 )
-from support import assert_same_result, toy_federation
+from support import assert_same_result, dying, toy_federation
 
 from fedlib import files, seals
 from fedlib.report.metrics.tidy import client_rows, run_rows
@@ -198,19 +198,10 @@ def test_a_killed_evaluation_that_trains_goes_on_to_the_same_scores(saves, tmp_p
     whole, killed = (evaluation(folder, TRAINS | OF_CLIENTS) for folder in folders)
     assert call("evaluate", whole) == (0, ANY, "")
 
-    class Dying(Checkpoints):
-        left = saves
-
-        def save_state(self, *done_and_state):
-            super().save_state(*done_and_state)
-            Dying.left -= 1
-            if not Dying.left:
-                raise KeyboardInterrupt
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Checkpoints, "due", lambda self, done: True)
         with pytest.MonkeyPatch.context() as dies:
-            dies.setattr(checkpoint, "Checkpoints", Dying)
+            dies.setattr(checkpoint, "Checkpoints", dying(saves))
             assert call("evaluate", killed) == (130, ANY, "error: interrupted\n")
         assert (folders[1] / "checkpoints/evaluation").is_dir()
         code, stdout, stderr = call("evaluate", killed)

@@ -67,14 +67,6 @@ def third_party(path: Path) -> set[str]:
     return {PIP_NAME.get(name, name) for name in names - sys.stdlib_module_names - {"fedlib"}}
 
 
-def source(module: str) -> Path:
-    """File of a module or script, as `fedlib.workflow.provenance` names them."""
-    if module.endswith(".py"):
-        return ROOT / module
-    path = ROOT.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
 @pytest.mark.parametrize("name", ["main", "docs", "slurm"])
 def test_a_lock_has_one_version_of_each_package_with_a_hash_and_no_address(name):
     lock = (ROOT / f"requirements/{name}.lock").read_text(encoding="utf-8")
@@ -121,8 +113,10 @@ def test_a_conda_environment_has_what_its_scripts_import(name):
     scripts, packages = STAGES[name]
     roots = [f"scripts/{script}.py" for script in scripts]
     for package in packages:
-        roots += [f"{package}.{path.stem}" for path in source(package).parent.glob("[!_]*.py")]
-    imported = set().union(*(third_party(source(name)) for name in provenance.closure(*roots)))
+        folder = provenance.file_of(ROOT, package).parent
+        roots += [f"{package}.{path.stem}" for path in folder.glob("[!_]*.py")]
+    files = (provenance.file_of(ROOT, name) for name in provenance.closure(*roots))
+    imported = set().union(*map(third_party, files))
     assert imported - environment(name).keys() == set()
 
 

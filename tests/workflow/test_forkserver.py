@@ -7,10 +7,9 @@ import socket
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from workflow import wait_for
+from workflow import is_there, wait_for
 
 from fedlib.workflow import forkclient, forkserver, warm
 from fedlib.workflow.forkclient import SERVERS
@@ -130,17 +129,9 @@ def test_no_job_outlives_who_asked_for_it_and_it_is_told_to_save(tmp_path, serve
     else:
         {"client": client, "server": server}[who].kill()
     wait_for((tmp_path / "saved").exists)
-    wait_for(lambda: not Path(f"/proc/{job}/cmdline").exists() or not _text(job))
+    wait_for(lambda: not is_there(job))
     client.communicate(timeout=60)
     assert client.returncode != 0
-
-
-def _text(pid: int) -> str:
-    """Command line of a process, empty for one that only waits to be noticed."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
 
 
 # --- Sent away ------------------------------------------------------------------------------------

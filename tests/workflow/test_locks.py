@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from workflow import is_there
 
 from fedlib import locks
 from fedlib.errors import BusyError
@@ -80,12 +81,6 @@ def end(started):
     """Kill a process, and wait until it is gone."""
     started.kill()
     started.wait()
-
-
-def is_there(pid: int) -> bool:
-    """Whether a process lives; one that has ended and that nobody asked after does not."""
-    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
-    return bool(done.stdout.strip()) and not done.stdout.startswith("Z")
 
 
 @pytest.fixture

@@ -395,9 +395,9 @@ def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(
 # --- GPUs -----------------------------------------------------------------------------------------
 
 HOLD = """
-import sys, time
+import time
 from fedlib.workflow.gpu import lease
-with lease(["0", "1"], folder=sys.argv[1]) as name:
+with lease(["0", "1"]) as name:
     start = time.monotonic()
     time.sleep(0.1)
     print(name, start, time.monotonic(), flush=True)
@@ -405,10 +405,10 @@ with lease(["0", "1"], folder=sys.argv[1]) as name:
 
 
 def test_no_two_jobs_have_the_same_gpu_at_a_time(tmp_path):
-    command, pipe = [sys.executable, "-c", HOLD, str(tmp_path)], subprocess.PIPE
-    jobs = [
-        subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True) for _ in range(6)
-    ]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", HOLD]
+    jobs = [subprocess.Popen(command, cwd=ROOT, env=env, **pipes) for _ in range(6)]
     spans, waited = {"0": [], "1": []}, []
     for job in jobs:
         done, told = job.communicate()
@@ -422,11 +422,12 @@ def test_no_two_jobs_have_the_same_gpu_at_a_time(tmp_path):
 
 
 def test_every_gpu_has_one_job_before_any_has_two_and_sees_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu.tempfile, "gettempdir", lambda: str(tmp_path))
     with contextlib.ExitStack() as stack:
-        names = [stack.enter_context(lease(["0", "1"], 2, folder=tmp_path)) for _ in range(4)]
+        names = [stack.enter_context(lease(["0", "1"], 2)) for _ in range(4)]
     assert names == ["0", "1", "0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    with lease(visible(), folder=tmp_path):
+    with lease(visible()):
         assert visible() == ("2",)
     assert visible() == ("2", "3")
 
