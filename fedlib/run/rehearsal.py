@@ -11,7 +11,6 @@ from dataclasses import fields, replace
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,7 +70,7 @@ def check(simulation: Simulation) -> None:
             raise ConfigError(f"{name} gives another {odd[0]} when a round is repeated; {instead}")
     if any(task.is_heavy for task in tasks_of(simulation.method)):
         return  # each further round would take seconds
-    _check_closures(few, able, name)
+    _check_closures(few, name)
     if simulation.executor.name != "loop":
         _compare(few, simulation.executor.setting, name)
 
@@ -109,20 +108,20 @@ class _Watch(Loop):
         return super().each(work, self.lift(fn), *more)
 
 
-def _check_closures(few: Simulation, able: np.ndarray, name: str) -> None:
+def _check_closures(few: Simulation, name: str) -> None:
     """Raise ConfigError if a function of one client closes over a row for each client.
 
     A tensor has such rows if it has one for two clients, and half as many for one.
     """
-    found = []
-    for clients in (able, able[:1]) if len(able) > 1 else ():
+    found, clients = [], few.federation.ids("seen")
+    for number in (CLIENTS, 1):
         watched = replace(few, executor=_Watch())
         # A method may need two clients; then nothing is compared.
         with contextlib.suppress(Exception):
-            _round_and_evaluation(watched, watched.cohort(clients, 0), name)
+            _round_and_evaluation(watched, watched.cohort(clients[:number], 0), name)
         found.append(watched.executor.closed)
     for both, alone in zip(*found, strict=False):
-        if both[:1] == [2] and alone == [1, *both[1:]]:
+        if both[:1] == [CLIENTS] and alone == [1, *both[1:]]:
             raise ConfigError(
                 f"{name}: a function of one client closes over a tensor of shape {both}, a row for "
                 "each client, so all clients read all rows; make it an argument, as in "
