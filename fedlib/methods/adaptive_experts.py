@@ -60,7 +60,8 @@ class AdaptiveExperts(IFCA):
     are trained by `LocalExperts` and start from the same draw; every gate has its own draw.
 
     Attributes:
-      cluster_init, stop: as in IFCA, with the official code's values for defaults.
+      cluster_init, stop: as in IFCA, with the official code's values for defaults. A run of few
+        rounds, which has few checks, needs `stop="never"` not to predict with early models.
       expert: architecture of the local experts (Table 1).
       gate: architecture of the gates (Table 1), with an output for each of the J clusters' experts,
         then one for the local expert; with J = 1, a single output.
