@@ -6,6 +6,7 @@ import string
 from dataclasses import replace
 from types import SimpleNamespace
 
+import large_paper
 import pytest
 import same
 from support import run_of
@@ -33,6 +34,10 @@ def declare(name, scale):
 
 def data_of(paper):
     return {data.name: data for data in paper.data}
+
+
+def test_the_paper_of_slow_tests_is_declared_as_others_are():
+    assert large_paper.declare("demo").runs
 
 
 @every_scale
