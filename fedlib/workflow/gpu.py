@@ -31,7 +31,9 @@ DEVICES = ("auto", "cpu", "cuda")
 JOBS_PER_CARD = 2
 # Set by schedulers, with the number of the job. They give a job cards of its own, which may be
 # called "0" there, whichever they are.
-SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
+SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "LSB_JOBINDEX", "FLUX_JOB_ID")
+# Set by Slurm in what `srun` starts. If it sees a single card, called "0", that may be its own.
+TASK = ("SLURM_STEP_ID", "SLURM_LOCALID")
 POLL = 0.2  # seconds between attempts to get a slot
 SHARE = "FEDLIB_GPU_JOBS"  # how many jobs may use the card, read by `fedlib.engine.device`
 
@@ -95,8 +97,8 @@ def lease(devices: Sequence[str], per_device: int = 1, wait: bool = True) -> Ite
       wait: whether to wait; otherwise the first device is used beside its jobs.
     """
     # The lock files are this user's on this machine, so that two checkouts take turns too. A
-    # scheduler's job that was given cards has files of its own there.
-    jobs = SCHEDULED if os.environ.get("CUDA_VISIBLE_DEVICES") else ()  # otherwise all may see all
+    # scheduler's job that was given cards has files of its own there; otherwise all may see all.
+    jobs = SCHEDULED + TASK * (len(devices) == 1) if os.environ.get("CUDA_VISIBLE_DEVICES") else ()
     owner = "".join(f"{job}." for job in map(os.environ.get, jobs) if job)
     folder = Path(tempfile.gettempdir()) / f"fedlib-gpu-{os.getuid()}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -180,9 +182,8 @@ def _is_usable(wanted: str, devices: Sequence[str], works: bool) -> bool:
         named = f"GPU {', '.join(devices)}"
         if wanted == "cuda":
             found = f"{named}, but this PyTorch cannot use it" if devices else "no GPU"
-            raise ConfigError(
-                f"device is cuda, but this machine has {found}; use device: auto or cpu"
-            )
+            told = f"device is cuda, but this machine has {found}; use device: auto or cpu"
+            raise ConfigError(told)
         if devices:
             print(f"this PyTorch cannot use {named}, so jobs run on the CPU", file=sys.stderr)
     return works

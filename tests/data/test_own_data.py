@@ -339,9 +339,7 @@ def test_tables_that_make_no_sense_are_refused(folder, text, message):
     refuse(folder, f"a.csv.* {message}")
 
 
-NPY = (
-    b"\x93NUMPY\x01\0v\0{'descr': '<f8', 'fortran_order': False, 'shape': (0,)}".ljust(127) + b"\n"
-)
+NPY = b"\x93NUMPY\x01\x00\x32\x00{'descr':'<f8','fortran_order':False,'shape':(0,)}"
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", NPY])

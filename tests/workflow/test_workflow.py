@@ -404,11 +404,10 @@ with lease(["0", "1"]) as name:
 """
 
 
-def test_no_two_jobs_have_the_same_gpu_at_a_time(tmp_path):
+def test_no_two_jobs_have_the_same_gpu_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    env = os.environ | {"TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-c", HOLD]
-    jobs = [subprocess.Popen(command, cwd=ROOT, env=env, **pipes) for _ in range(6)]
+    jobs = [subprocess.Popen([sys.executable, "-c", HOLD], cwd=ROOT, **pipes) for _ in range(6)]
     spans, waited = {"0": [], "1": []}, []
     for job in jobs:
         done, told = job.communicate()
@@ -429,6 +428,9 @@ def test_every_gpu_has_one_job_before_any_has_two_and_sees_no_other(tmp_path, mo
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     with lease(visible()):
         assert visible() == ("2",)
+        monkeypatch.setenv("SLURM_LOCALID", "1")  # another task, which sees the same cards
+        with lease(["2", "3"]):
+            assert visible() == ("3",)
     assert visible() == ("2", "3")
 
 
@@ -460,14 +462,18 @@ def test_jobs_share_a_single_card_but_not_where_a_scheduler_gave_each_its_own(
     monkeypatch.setattr(gpu.glob, "glob", lambda pattern: ["/dev/nvidia0"])
     monkeypatch.setattr(gpu.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for files, job in enumerate(({}, {"PBS_JOBID": "7"}, {"PBS_JOBID": "8"}), start=1):
+    jobs = [{}, {"PBS_JOBID": "7"}, {"PBS_JOBID": "8"}]
+    jobs += [{"LSB_JOBID": "9", "LSB_JOBINDEX": x} for x in "12"]
+    tasks = [("0", "0"), ("0", "1"), ("1", "0")]  # which `srun` may have given a card each
+    jobs += [{"SLURM_JOB_ID": "9", "SLURM_STEP_ID": x, "SLURM_LOCALID": y} for x, y in tasks]
+    for files, job in enumerate(jobs, start=1):
         own = {"FEDLIB_GPU_SLOTS": "3", **given, **job}
         monkeypatch.setattr(os, "environ", own)
         with device("auto", 1) as name:
             assert (name, own[gpu.SHARE]) == ("cpu", "3")
         assert gpu.SHARE not in own
         assert sum(path.is_file() for path in tmp_path.rglob("*")) == (files if given else 1)
-    assert capsys.readouterr().err.count("cannot use GPU 0") == 3
+    assert capsys.readouterr().err.count("cannot use GPU 0") == len(jobs)
 
 
 def test_jobs_on_one_card_divide_its_memory(monkeypatch):
