@@ -265,7 +265,7 @@ class Near(FedAvg):
         if self.way == "all":
             return self.minimise(loss, state, cohort, cohort.held(own))
         if self.way == "score":
-            cohort.score(lambda batch: batch.y + own.sum(), split="train")
+            cohort.score(lambda batch: batch.y + cohort.round + own.sum(), split="train")
             return super().round(state, cohort)
         return self.minimise(lambda w, batch: loss(w, own, batch), state, cohort)
 
