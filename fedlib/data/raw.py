@@ -84,8 +84,8 @@ class RawFile(_Below):
             if self.name.endswith(".zip") and not zipfile.is_zipfile(path):
                 return "is not a whole zip archive, perhaps a web page"
             with path.open("rb") as file:  # mirrors and proxies may answer with a page of theirs
-                page = file.read(100).lstrip().lower().startswith((b"<!doctype html", b"<html"))
-            return "is a web page" * page
+                start = file.read(100).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+            return "is a web page" if start.startswith((b"<!doctype html", b"<html")) else ""
         name, value = ("sha256", self.sha256) if self.sha256 else ("md5", self.md5)
         found = digest(path, name)
         same = found.startswith(value)

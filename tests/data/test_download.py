@@ -141,7 +141,7 @@ def test_a_server_that_never_ends_or_never_begins_is_given_up(
     [("a.zip", "is not a whole zip archive, perhaps a web page"), ("a.csv", "is a web page")],
 )
 def test_a_web_page_in_place_of_a_file_without_a_checksum_is_refused(server, tmp_path, name, told):
-    server.content[f"/{name}"] = b"\n<!DOCTYPE html><title>Moved</title>"
+    server.content[f"/{name}"] = b"\xef\xbb\xbf\n<!DOCTYPE html><title>Moved</title>"
     file = RawFile(f"set/{name}", None, "", urls=(server.url(f"/{name}"),))
     with pytest.raises(DataError, match=f"{name}: {told}"):
         fetch([file], tmp_path, report=quiet)
