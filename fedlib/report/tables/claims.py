@@ -32,8 +32,8 @@ def build(given: TableInputs) -> Sheet:
         "Points of accuracy, the mean over seen clients: the first method less the second, the "
         "Hodges-Lehmann median over federations with its 95 % interval, which six federations or "
         "more have. p: Wilcoxon's signed-rank test, adjusted by Holm for all claims that were "
-        "tested. A claim holds, or is reversed, if that is at most 0.05; the intervals are of each "
-        "claim by itself.",
+        "tested. A claim holds, or is reversed, if that is at most 0.05 and the median is not 0; "
+        "the intervals are of each claim by itself.",
         UNTESTED_NOTE if (numbers["verdict"] == UNTESTED).any() else "",
     )
 
