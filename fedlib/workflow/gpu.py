@@ -98,8 +98,9 @@ def lease(devices: Sequence[str], per_device: int = 1, wait: bool = True) -> Ite
     """
     # The lock files are this user's on this machine, so that two checkouts take turns too. A
     # scheduler's job that was given cards has files of its own there; otherwise all may see all.
-    jobs = SCHEDULED + TASK * (len(devices) == 1) if os.environ.get("CUDA_VISIBLE_DEVICES") else ()
-    owner = "".join(f"{job}." for job in map(os.environ.get, jobs) if job)
+    names = SCHEDULED + TASK if len(devices) == 1 else SCHEDULED
+    known = os.environ if os.environ.get("CUDA_VISIBLE_DEVICES") else {}
+    owner = "".join(f"{known[name]}." for name in names if known.get(name))
     folder = Path(tempfile.gettempdir()) / f"fedlib-gpu-{os.getuid()}"
     folder.mkdir(parents=True, exist_ok=True)
     slots = [(name, f"{owner}{name}.{k}") for k in range(per_device) for name in devices]
@@ -110,9 +111,7 @@ def lease(devices: Sequence[str], per_device: int = 1, wait: bool = True) -> Ite
         while name is None and wait:
             time.sleep(POLL)
             name = _take_slot(slots, folder, held)
-        name = name or devices[0]
-        held.enter_context(_environment(name, per_device))
-        yield name
+        yield held.enter_context(_environment(name or devices[0], per_device))
 
 
 def _take_slot(
@@ -129,13 +128,13 @@ def _take_slot(
 
 
 @contextlib.contextmanager
-def _environment(name: str, per_device: int) -> Iterator[None]:
-    """In this block the environment has device `name` alone, and the number of its jobs."""
+def _environment(name: str, per_device: int) -> Iterator[str]:
+    """Yields `name`; in this block the environment has this device alone, and its jobs' number."""
     own = {"CUDA_VISIBLE_DEVICES": name, SHARE: str(per_device)}
     before = {variable: os.environ[variable] for variable in own.keys() & os.environ}
     os.environ.update(own)
     try:
-        yield
+        yield name
     finally:
         for variable in own:
             os.environ.pop(variable, None)
@@ -182,8 +181,9 @@ def _is_usable(wanted: str, devices: Sequence[str], works: bool) -> bool:
         named = f"GPU {', '.join(devices)}"
         if wanted == "cuda":
             found = f"{named}, but this PyTorch cannot use it" if devices else "no GPU"
-            told = f"device is cuda, but this machine has {found}; use device: auto or cpu"
-            raise ConfigError(told)
+            raise ConfigError(
+                f"device is cuda, but this machine has {found}; use device: auto or cpu"
+            )
         if devices:
             print(f"this PyTorch cannot use {named}, so jobs run on the CPU", file=sys.stderr)
     return works
