@@ -109,11 +109,14 @@ def test_the_tables_of_papers_are_what_is_kept():
     assert standing.numbers(stand, KEPT_IN) in (KEPT_IN / "README.md").read_text(encoding="utf-8")
     found = standing.all_counts(stand, KEPT_IN).loc["all"]
     told = " ".join(text.split())
+    assert f"we have run {found['run']} of {found['published']} numbers" in told
     run, near, more = found["printed_run"], found["printed_near"], found["printed_more"]
     assert f"We ran {run} of the numbers that the five papers print" in told
-    assert f"{near} are within two points, and {near + more} once two names" in told
+    assert f"{near} are within two points, or {near + more} if, as it seems" in told
+    local = 10  # rows of Adaptive Expert Models' Local, all within two points
+    assert f"without these rows it is {near - local} of {run - local}" in told
     every, others = found["near"], found["near"] + found["more"]
-    assert f"it is {every} of {found['run']}, and {others} with the names put right" in told
+    assert f"it is {every} of {found['run']}, or {others} with the names put right" in told
     four, two = standing.judged("fedmix", stand["fedmix"].claims, KEPT_IN)[0]["value"].str[1:]
     assert f"by {four} points with 4 experts (pub" in told and f"by {two} with 2 (pub" in told
 
