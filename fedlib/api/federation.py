@@ -208,7 +208,7 @@ def partition(
 def _check_list(name: str, part: Any, of: str) -> None:
     """Raises ConfigError unless this is a list with something; `of` says what it has."""
     if not isinstance(part, Sequence) or not part:
-        empty = "an empty " * isinstance(part, Sequence)
+        empty = "an empty " if isinstance(part, Sequence) else ""
         raise ConfigError(f"{name} must be a list, {of}, got {empty}{type(part).__name__}")
 
 

@@ -194,7 +194,7 @@ def _labels(
     contents: Sequence[Content], num_classes: int | None
 ) -> tuple[np.ndarray, int, np.ndarray | None]:
     """Labels from 0 -> [M] int64, the number of classes, and their names if they are words."""
-    paths = " and ".join(str(x.path) for x in contents[:2]) + ", ..." * (len(contents) > 2)
+    paths = " and ".join(str(x.path) for x in contents[:2]) + (", ..." if contents[2:] else "")
     if len(kinds := {content.y.dtype.kind in "iu" for content in contents}) > 1:
         raise DataError(f"{paths}: labels are integers in one and words in the other")
     y = np.concatenate([content.y for content in contents])
