@@ -106,8 +106,6 @@ def _first(fresh: Callable[[], nn.Module], model: Model, name: str) -> nn.Module
         raise ConfigError(
             f"{name} must be a torch.nn.Module, or a function that makes one, got {model!r:.80}"
         )
-    if any(isinstance(layer, torch.jit.ScriptModule) for layer in made.modules()):
-        raise ConfigError(f"{name} is a TorchScript module; give the module that it was made of")
     return made
 
 
@@ -183,6 +181,8 @@ def _copy(model: Model) -> nn.Module | None:
         if weights._backward_hooks or getattr(weights, "_post_accumulate_grad_hooks", None):
             raise ValueError("its weights have hooks on gradients, which copies lose; take forward")
     for path, part in made.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise ValueError("it is a TorchScript module; give the module that it was made of")
         for key, value in vars(part).items():
             if any(isinstance(x, Tensor) and x.grad_fn for x in tree.leaves(value)):
                 raise ValueError(
