@@ -243,7 +243,8 @@ def test_what_leaf_does_not_write_is_refused_in_a_line(leaf_files, content, mess
 
 def test_a_missing_file_of_leaf_is_noticed(leaf_files):
     (leaf_files / "femnist/data/test/2.json").unlink()
-    refuse(by_writer, "pairs of files, .*/train': 2, .*/test': 1", leaf_files, source="leaf")
+    told = "pairs of files, .*data/train': 2, .*data/test': 1"
+    refuse(by_writer, told, leaf_files, source="leaf")
 
 
 def test_a_writer_in_two_files_of_leaf_is_refused(leaf_files):

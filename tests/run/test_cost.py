@@ -140,8 +140,8 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     gate = Task(lambda: linear.build(FEATURES, 3))
     experts = methods.load("adaptive_experts")(
         **{"task": linear_task, "expert": linear_task, "gate": gate, "local": sgd(batch_size=4)},
-        **{"num_experts": 2, "stop": "never", "gate_only": True, "personal_clients": 2},
-        **{"cluster_init": "full", "stop_split": "test"},
+        **{"num_experts": 2, "cluster_init": "full", "gate_only": True, "personal_clients": 2},
+        **{"stop_split": "test"},
         **{"local_lr": 0.1, "gate_lr": 0.1, "local_epochs": 3, "local_check_every": 1},
         **{"gate_epochs": 2, "gate_check_every": 1, "expert_set": "all"},
     )
