@@ -50,14 +50,16 @@ def check(simulation: Simulation) -> None:
         name: Split.from_lists([federation.split(name).of(c)[:n] for c, n in enumerate(most)])
         for name in SPLITS
     }
-    few = replace(simulation.only(able, **first), executor=Loop())
+    watch = _Watch()
+    few = replace(simulation.only(able, **first), executor=watch)
     kind, before = type(few.method), {*vars(few.method)}
     name = kind.__name__
     instead = "take fedlib.streams.generator(cohort.seed, cohort.round, 'my draw')"
 
-    def once() -> dict[str, Any]:
+    def once(clients: Any = able) -> dict[str, Any]:
+        watch.closed.clear()
         with draws.refuse(name, instead):
-            return _round_and_evaluation(few, _with_checks(few.cohort(able, 0), name), name)
+            return _round_and_evaluation(few, _with_checks(few.cohort(clients, 0), name), name)
 
     # That steps diverge on these few examples says nothing about the run.
     with contextlib.suppress(DivergedError):
@@ -70,7 +72,11 @@ def check(simulation: Simulation) -> None:
             raise ConfigError(f"{name} gives another {odd[0]} when a round is repeated; {instead}")
     if any(task.is_heavy for task in tasks_of(simulation.method)):
         return  # each further round would take seconds
-    _check_closures(few, name)
+    of_both = [*watch.closed]
+    # A method may need two clients; then what it did before the error is compared.
+    with contextlib.suppress(Exception):
+        once(able[:1])
+    _check_closures(of_both, watch.closed, name)
     if simulation.executor.name != "loop":
         _compare(few, simulation.executor.setting, name)
 
@@ -108,22 +114,17 @@ class _Watch(Loop):
         return super().each(work, self.lift(fn), *more)
 
 
-def _check_closures(few: Simulation, name: str) -> None:
+def _check_closures(of_both: list[list[int]], of_one: list[list[int]], name: str) -> None:
     """Raise ConfigError if a function of one client closes over a row for each client.
 
-    A tensor has such rows if it has one for two clients, and half as many for one.
+    Args:
+      of_both: shapes of the tensors that functions close over in a round of two clients.
+      of_one: the same in a round of one.
     """
-    found, clients = [], few.federation.ids("seen")
-    for number in (CLIENTS, 1):
-        watched = replace(few, executor=_Watch())
-        # A method may need two clients; then what it did before the error is compared.
-        with contextlib.suppress(Exception):
-            _round_and_evaluation(watched, watched.cohort(clients[:number], 0), name)
-        found.append(watched.executor.closed)
-    for both, alone in zip(*found, strict=False):
-        if both[:1] == [CLIENTS] and alone == [1, *both[1:]]:
+    for two, one in zip(of_both, of_one, strict=False):
+        if two[:1] == [CLIENTS] and one == [1, *two[1:]]:
             raise ConfigError(
-                f"{name}: a function of one client closes over a tensor of shape {both}, a row for "
+                f"{name}: a function of one client closes over a tensor of shape {two}, a row for "
                 "each client, so all clients read all rows; make it an argument, as in "
                 "cohort.fit(loss, models, rows), or cohort.held(rows) if all are to have all"
             )
