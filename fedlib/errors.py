@@ -51,6 +51,13 @@ def quote(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
+def reason(error: Exception) -> str:
+    """An exception for a message: its first line, after the class if that is no `ValueError`."""
+    line = [*str(error).splitlines(), ""][0][:1000]  # PyTorch adds lines about its own code
+    told = isinstance(error, ValueError) and line
+    return line if told else f"{type(error).__name__}: {line}".rstrip(": ")
+
+
 def nearest(word: object, known: Iterable[str]) -> str:
     """For a message: the known names that are most like `word`, or all of them if none is."""
     known = [*known]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedlib import draws
 from fedlib.engine.ambient import dropout_key
-from fedlib.errors import ConfigError, quote
+from fedlib.errors import ConfigError, quote, reason
 
 LOUD = 1000  # factor of the head's weights
 
@@ -185,11 +185,6 @@ def owns_weights(layer: nn.Module) -> bool:
 def text(shape: Iterable[int]) -> str:
     """A shape for a message, as "3x8x8"."""
     return "x".join(map(str, shape))
-
-
-def reason(error: Exception) -> str:
-    """An exception of a user's code for a message: its class, and its first line."""
-    return f"{type(error).__name__}: {[*str(error).splitlines(), ''][0]}".rstrip(": ")
 
 
 def _draws(run: Callable[[nn.Module], Tensor], model: nn.Module) -> bool:

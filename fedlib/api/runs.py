@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import methods
-from fedlib.api import agreement, following, probe, process
+from fedlib.api import agreement, following, process
 from fedlib.api.callbacks import Callback
 from fedlib.api.model import Model, builder, is_given
 from fedlib.api.result import Result
@@ -22,7 +22,7 @@ from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Task
-from fedlib.errors import ConfigError, DataError, nearest, quote
+from fedlib.errors import ConfigError, DataError, nearest, quote, reason
 from fedlib.federation import Federation
 from fedlib.fields import convert, is_ours
 from fedlib.files import digest
@@ -363,5 +363,4 @@ def _in_one_line(subject: str = "") -> Iterator[None]:
     except (ConfigError, DataError):
         raise
     except SENSELESS as error:
-        told = str(error) if isinstance(error, ValueError) else ""
-        raise ConfigError(f"{subject}{(told or probe.reason(error)).splitlines()[0]}") from error
+        raise ConfigError(f"{subject}{reason(error)}") from error

@@ -26,7 +26,8 @@ def line(content: Report, chapter: Chapter) -> str:
     parts = [f"{_count(trainings, 'training')} on {data}" if trainings else data]
     if len(chapter.pairs):
         parts.append(f"{chapter.near} of {len(chapter.pairs)} comparisons within two points")
-        parts += [f"the paper prints {chapter.printed}"] * bool(chapter.printed)
+        if chapter.printed:
+            parts.append(f"the paper prints {chapter.printed}")
     elif content.num_pairs:
         parts.append("no published number for these data sets")
     return f"{'; '.join(parts)}."
