@@ -196,10 +196,7 @@ def _class(
     Raises:
       ConfigError: unless it has these hyper-parameters, and all that it needs.
     """
-    try:
-        kind = methods.load(method) if isinstance(method, str) else method
-    except KeyError:
-        raise ConfigError(f"no method {method!r}; {nearest(method, methods.METHODS)}") from None
+    kind = methods.load(method) if isinstance(method, str) else method
     if not (isinstance(kind, type) and issubclass(kind, Method)):
         raise ConfigError(f"method must be a name or a class of a method, got {method!r:.80}")
     takes = [x for x in fields(kind) if x.name not in ("task", "local")]

@@ -48,12 +48,12 @@ def call(module: nn.Module, params: dict[str, Tensor], *inputs: Tensor) -> Tenso
     not of its tensors.
 
     Raises:
-      KeyError: unless `params` has exactly the names of the module's parameters and buffers.
+      ValueError: unless `params` has exactly the names of the module's parameters and buffers.
     """
     own, places = _prepare(module)
     if params.keys() != places.keys():
         odd = sorted(params.keys() ^ places.keys())
-        raise KeyError(f"parameters do not fit the module: {odd} are on one side only")
+        raise ValueError(f"parameters do not fit the module: {odd} are on one side only")
     before = [(where, key, where[key]) for spots in places.values() for where, key in spots]
     try:
         for name, spots in places.items():

@@ -10,7 +10,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
-from fedlib.errors import ConfigError, of_file
+from fedlib.errors import ConfigError, nearest, of_file
 from fedlib.run_spec import class_of_file, is_file, methods
 
 METHODS = tuple(methods())
@@ -21,13 +21,12 @@ def load(name: str) -> type:
     """The class of method `name`: from `fedlib/methods/<name>.py`, or from a file of that name.
 
     Raises:
-      KeyError: for an unknown name; lists the known ones.
-      ConfigError: for a file that contains no method or cannot be imported.
+      ConfigError: for an unknown name, or a file that contains no method or cannot be imported.
     """
     if is_file(name):
         return _from_file(name)
     if name not in METHODS:
-        raise KeyError(f"no method {name!r}; there are {', '.join(METHODS)}")
+        raise ConfigError(f"no method {name!r}; {nearest(name, METHODS)}")
     module = import_module(f"fedlib.methods.{name}")
     classes = (value for value in vars(module).values() if isinstance(value, type))
     return next(x for x in classes if x.__module__ == module.__name__ and "look" in vars(x))

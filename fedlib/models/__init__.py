@@ -7,6 +7,7 @@ parameters in `tests/models/test_models.py`. A module is imported only when it i
 from importlib import import_module
 from pathlib import Path
 
+from fedlib.errors import ConfigError, nearest
 from fedlib.files import modules
 
 MODELS = modules(Path(__file__).parent)
@@ -16,8 +17,8 @@ def load(name: str):
     """The module `fedlib.models.<name>`, whose `build` makes the architecture.
 
     Raises:
-      KeyError: for an unknown name; the message lists the choices.
+      ConfigError: for an unknown name.
     """
     if name not in MODELS:
-        raise KeyError(f"no model {name!r}; there are {', '.join(MODELS)}")
+        raise ConfigError(f"no model {name!r}; {nearest(name, MODELS)}")
     return import_module(f"fedlib.models.{name}")

@@ -55,11 +55,10 @@ def build(
       augment: whether training images are mirrored, cropped and lose a rectangle at random.
 
     Raises:
-      KeyError: for an unknown size; the message lists the choices.
-      ValueError: unless widths are two positive numbers.
+      ValueError: for an unknown size, or unless widths are two positive numbers.
     """
     if size not in SIZES:
-        raise KeyError(f"no size {size!r}; there are {', '.join(SIZES)}")
+        raise ValueError(f"no size {size!r}; there are {', '.join(SIZES)}")
     widths = {"channels": channels, "hidden": hidden}
     widths = SIZES[size] | {name: tuple(given) for name, given in widths.items() if given}
     for name, given in widths.items():

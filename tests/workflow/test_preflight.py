@@ -75,8 +75,8 @@ def answers(monkeypatch):
     "changes, message",
     [
         ({"params": {"num_expert": 3}}, r"fedem: unknown hyper-parameters \['num_expert'\]; "),
-        ({"method": "fedsgd"}, "method fedsgd: no method 'fedsgd'; there are "),
-        ({"model": "vgg"}, "model vgg: no model 'vgg'; there are "),
+        ({"method": "fedsgd"}, "method fedsgd: no method 'fedsgd'; nearest: fed"),
+        ({"model": "vgg"}, "model vgg: no model 'vgg'; there are: "),
         ({"params": {"num_experts": 0}}, "fedem: num_experts must be .*, got 0"),
         ({"local": LOCAL | {"batch_size": 0}}, "fedem: batch_size must be at least 1, got 0"),
         ({"local": LOCAL | {"lr": "a"}}, "fedem: lr must be a finite number, got 'a'"),
