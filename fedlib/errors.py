@@ -51,10 +51,14 @@ def quote(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
-def reason(error: Exception) -> str:
-    """An exception for a message: its first line, after the class if that is no `ValueError`."""
-    line = [*str(error).splitlines(), ""][0][:1000]  # PyTorch adds lines about its own code
-    told = isinstance(error, ValueError) and line
+def brief(error: Exception) -> str:
+    """An exception for a message: its first line with text, at most 1,000 characters of it.
+
+    Its class is in front, unless that is `ValueError`, `ConfigError` or `DataError`.
+    """
+    # PyTorch adds lines about its own code; other packages begin with an empty line.
+    line = next(filter(None, map(str.strip, str(error).splitlines())), "")[:1000]
+    told = type(error) in (ValueError, ConfigError, DataError) and line
     return line if told else f"{type(error).__name__}: {line}".rstrip(": ")
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedlib import hdf5, seals
-from fedlib.errors import DataError
+from fedlib.errors import DataError, brief
 from fedlib.files import atomic, canonical_json
 
 SPLITS = ("train", "val", "test")
@@ -288,7 +288,8 @@ class Federation:
         except DataError as error:
             raise DataError(f"{shards}: {error}; {advice}") from None
         except DAMAGE as error:
-            raise DataError(f"{shards} is truncated or corrupted ({error}); {advice}") from error
+            told = f"{shards} is truncated or corrupted ({brief(error)}); {advice}"
+            raise DataError(told) from error
         if manifest is not None:
             content = seals.read_json(manifest, advice, has=("digests", "spec"))
             federation._verify(content, shards, advice)

@@ -24,7 +24,7 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor
 from fedlib.engine.task import Batch, Params, Task, set_precision
 from fedlib.engine.waves import Work
-from fedlib.errors import ConfigError, reason
+from fedlib.errors import ConfigError, brief
 from fedlib.federation import Federation, Split
 from fedlib.fields import is_ours
 from fedlib.models.layers.random import Dropout
@@ -100,7 +100,7 @@ def _try_in(name: str, task: Task, simulation: Simulation) -> tuple[bool, str]:
     except ConfigError:
         raise
     except Exception as error:
-        raise _Unlike(f" cannot be trained: {reason(error)}") from error
+        raise _Unlike(f" cannot be trained: {brief(error)}") from error
     work = Work(task, data, np.arange(len(SIZES)))
     mixing = reference.mixes(name, work, plains[0], expected.shared)
     task = replace(task, mixes_examples=True) if mixing else task
@@ -126,7 +126,7 @@ def _difference(way: str, task: Task, data: DeviceData, params: Params,
     try:
         found = _by_engine(choose(way, [task], workers=1), task, data, params)
     except Exception as error:
-        return f"it cannot be run: {reason(error)}"
+        return f"it cannot be run: {brief(error)}"
     near = reference.NEAR[task.dtype]
     steps = {name: _largest(value - params[name]) for name, value in expected.params.items()}
     excess = {}

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, brief
 
 PAIRS = "a data set or loader that gives (input, label), or a data set of Hugging Face"
 
@@ -58,7 +58,7 @@ def arrays(data: Any, x: str, y: str, name: str) -> tuple[Any, np.ndarray]:
         inputs = [x if isinstance(x, str) else np.asarray(x) for x in inputs]
         return _inputs(inputs, name), np.array([*map(np.asarray, labels)])
     except (RuntimeError, TypeError) as error:
-        raise ConfigError(f"{name} cannot become an array of NumPy: {error}") from error
+        raise ConfigError(f"{name} cannot become an array of NumPy: {brief(error)}") from error
 
 
 def _inputs(values: Any, name: str) -> Any:

@@ -18,7 +18,7 @@ from fedlib import draws, tree
 from fedlib.api import probe
 from fedlib.api.probe import HeadApart
 from fedlib.engine.device import channels_last
-from fedlib.errors import ConfigError, reason
+from fedlib.errors import ConfigError, brief
 from fedlib.models.layers.random import Dropout
 
 Model = nn.Module | Callable[[], nn.Module]
@@ -101,7 +101,7 @@ def _first(fresh: Callable[[], nn.Module], model: Model, name: str) -> nn.Module
         with draws.aside(0):
             made = fresh()
     except Exception as error:
-        raise ConfigError(f"{name} cannot be made: {reason(error)}") from error
+        raise ConfigError(f"{name} cannot be made: {brief(error)}") from error
     if not isinstance(made, nn.Module):
         raise ConfigError(
             f"{name} must be a torch.nn.Module, or a function that makes one, got {model!r:.80}"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedlib import draws
 from fedlib.engine.ambient import dropout_key
-from fedlib.errors import ConfigError, quote, reason
+from fedlib.errors import ConfigError, brief, quote
 
 LOUD = 1000  # factor of the head's weights
 
@@ -106,7 +106,7 @@ def outputs(model: nn.Module, inputs: Tensor, name: str, train: bool = False) ->
         whole = "" if inputs.is_floating_point() else "; integers stay integers: are they tokens?"
         numbers = text(inputs.shape[1:])
         raise ConfigError(
-            f"{name} cannot read inputs of {numbers} numbers{when}: {reason(error)}{whole}"
+            f"{name} cannot read inputs of {numbers} numbers{when}: {brief(error)}{whole}"
         ) from error
     if given._version:
         raise ConfigError(

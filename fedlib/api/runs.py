@@ -22,7 +22,7 @@ from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.solvers import SGD, Solver
 from fedlib.engine.task import Task
-from fedlib.errors import ConfigError, DataError, nearest, quote, reason
+from fedlib.errors import ConfigError, DataError, brief, nearest, quote
 from fedlib.federation import Federation
 from fedlib.fields import convert, is_ours
 from fedlib.files import digest
@@ -112,7 +112,7 @@ def simulate(
     executor = convert("executor", executor, str)
     kind, start = _class(method, more, start)
     with process.threads.keep():
-        with _in_one_line():
+        with _config_errors():
             settings = {"device": _device(device), "precision": precision}
             first = _first_seed(start, model, seed)
             task = _task(model, federation, class_weights, settings, first)
@@ -346,18 +346,18 @@ def _build_method(
             made = tasks(own[x.name], x.name, logits)
             one_of_several = str(x.type).startswith("tuple") and isinstance(made, Task)
             further[x.name] = (made,) if one_of_several else made
-    with _in_one_line(f"{kind.__name__}: "):
+    with _config_errors(f"{kind.__name__}: "):
         made = build.construct(kind, **{**own, **further})
     build.refuse_gate(made, data)
     return made
 
 
 @contextlib.contextmanager
-def _in_one_line(subject: str = "") -> Iterator[None]:
+def _config_errors(subject: str = "") -> Iterator[None]:
     """Errors of models and methods about invalid arguments become a ConfigError of one line."""
     try:
         yield
     except (ConfigError, DataError):
         raise
     except SENSELESS as error:
-        raise ConfigError(f"{subject}{reason(error)}") from error
+        raise ConfigError(f"{subject}{brief(error)}") from error

@@ -27,7 +27,7 @@ from tokenizers.trainers import WordLevelTrainer
 
 from fedlib.data.checks import validate
 from fedlib.data.raw import RawFile
-from fedlib.errors import ConfigError, DataError, quote
+from fedlib.errors import ConfigError, DataError, brief, quote
 from fedlib.federation import Tokens
 
 PADDING = ("[PAD]", "<pad>", "<|endoftext|>", "</s>")  # as vocabularies call it
@@ -114,8 +114,8 @@ def of_texts(
     try:
         found = tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the package raises this very class
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{file} is no file of tokenizers, as tokenizer.json: {reason}") from None
+        told = f"{file} is no file of tokenizers, as tokenizer.json: {brief(error)}"
+        raise DataError(told) from None
     if not any(found.token_to_id(name) is not None for name in PADDING):
         raise DataError(f"{file} has none of {', '.join(PADDING)} to fill up short texts")
     return _cutter(found, length)

@@ -30,6 +30,7 @@ from fedlib.engine.executors import Batched, put_back
 from fedlib.engine.failure import note_errors
 from fedlib.engine.fingerprint import Opaque, walk
 from fedlib.engine.waves import Work, first_rows, take_rows, wave_batch
+from fedlib.errors import brief
 from fedlib.tree import Tree
 
 WARM = 2  # calls of a shape before it is captured, in which libraries initialise themselves
@@ -113,7 +114,7 @@ class Graphs(Batched):
             if isinstance(cause, torch.OutOfMemoryError):
                 raise cause from None
             self.notes["captured_shapes"] -= 1
-            self.notes["not_replayed"][str(cause).splitlines()[0]] += 1
+            self.notes["not_replayed"][brief(cause)] += 1
             return body
         if any("Graph is empty" in str(line.message) for line in told):
             raise RuntimeError(f"the captured step has no kernels on {device}")

@@ -23,6 +23,7 @@ from fedlib.engine.executors import Advance, Loop
 from fedlib.engine.fingerprint import PLAIN, Opaque, walk
 from fedlib.engine.recording import Recorder, tensors, write_program
 from fedlib.engine.task import Batch
+from fedlib.errors import brief
 from fedlib.tree import Tree
 
 WARM = 1  # steps of a shape before it is noted: many shapes come up only once
@@ -182,7 +183,7 @@ class Shape:
             with self._mode():
                 return [*copies[first : first + len(leaves)], *self._program(*copies)], ""
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            return [], f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            return [], brief(error)
 
     def _refuse(self, reason: str) -> None:
         self._refused = True

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError, DataError, brief
 from fedlib.report import exhibits, printed
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics.definitions import PRIMARY
@@ -130,7 +130,7 @@ def find_published(
     except (KeyError, IndexError, ValueError) as error:
         raise ConfigError(
             f"published {pattern!r} does not fit {federation.name}, which has "
-            f"{', '.join(federation.partition)}: {error}"
+            f"{', '.join(federation.partition)}: {brief(error)}"
         ) from None
     found = printed.fractions(given.published, name, metric)
     return found.get((federation.dataset, key), printed.NONE)

@@ -23,7 +23,7 @@ from fedlib.engine.ambient import dropout_key
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.task import JointTask, Params, Task
-from fedlib.errors import ConfigError, DataError, quote, reason
+from fedlib.errors import ConfigError, DataError, brief, quote
 from fedlib.federation import Federation
 from fedlib.fields import is_ours
 from fedlib.files import digest
@@ -98,7 +98,7 @@ def build_simulation(
         data = DeviceData(federation, task.dtype, task.device)
         return Simulation(method, data, course, choose(executor, tasks_of(method)))
     except (TypeError, ValueError) as error:
-        raise ConfigError(reason(error)) from error
+        raise ConfigError(brief(error)) from error
 
 
 def build_task(
@@ -157,7 +157,7 @@ def build_method(
         local = solvers.from_spec(spec.local)
         return construct(kind, task=task, local=local, **modules, **spec.params)
     except SENSELESS as error:
-        raise ConfigError(f"method {spec.method}: {reason(error)}") from error
+        raise ConfigError(f"method {spec.method}: {brief(error)}") from error
 
 
 def construct(kind: type[Method], /, **own: Any) -> Method:
@@ -185,7 +185,7 @@ def build_course(spec: RunSpec) -> Course:
     try:
         return Course(**own, **spec.participation)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"course: {reason(error)}") from error
+        raise ConfigError(f"course: {brief(error)}") from error
 
 
 def _task(
@@ -212,7 +212,7 @@ def _task(
             class_weights=class_weights(factors, params.get("num_classes", 0)),
         )
     except SENSELESS as error:
-        raise ConfigError(f"{what} {architecture.model}: {reason(error)}") from error
+        raise ConfigError(f"{what} {architecture.model}: {brief(error)}") from error
 
 
 def class_weights(given: Any, num_classes: int) -> torch.Tensor | None:
@@ -302,7 +302,7 @@ def _refuse_misfit(spec: RunSpec, method: Method, federation: Federation) -> Non
     except ConfigError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"{place}: it cannot read {shape} numbers: {reason(error)}") from error
+        raise ConfigError(f"{place}: it cannot read {shape} numbers: {brief(error)}") from error
 
 
 def _refuse_unlike(model: torch.nn.Module, examples: torch.Tensor, name: str) -> torch.Tensor:

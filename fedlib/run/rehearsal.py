@@ -1,8 +1,9 @@
 """A rehearsal of a user's class before its run: what do its functions return?
 
 Without it, a loss that is not a scalar would be summed silently, and numbers that are not
-probabilities would be compared. It is one round of two clients with a few examples each. One client
-has fewer than the other, so executors pad a batch, which reveals a step that ignores the padding.
+probabilities would be compared. It is a round of two clients with a few examples each, twice. One
+client has fewer than the other, so executors pad a batch, which reveals a step that ignores the
+padding. A round of one client follows, and one by the run's executor.
 """
 
 import contextlib
@@ -19,9 +20,9 @@ from fedlib.engine.choice import choose
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
-from fedlib.engine.fingerprint import Opaque, walk
+from fedlib.engine.fingerprint import walk
 from fedlib.engine.task import Batch
-from fedlib.errors import ConfigError, DataError, DivergedError, of_file, quote
+from fedlib.errors import ConfigError, DataError, DivergedError, brief, of_file, quote
 from fedlib.federation import SPLITS, Split
 from fedlib.methods.base import Method
 from fedlib.run import checkpoint, contract, scoring
@@ -89,7 +90,7 @@ def refuse(name: str, file: str | None) -> Iterator[None]:
     except (ConfigError, DataError):
         raise
     except Exception as error:  # a user's code may raise anything
-        why = f"cannot train a model with these frozen weights ({type(error).__name__}: {error})"
+        why = f"cannot train a model with these frozen weights ({brief(error)})"
         # Not any None: PyTorch shows signatures of what is called wrongly, and they have it.
         lack = "; is a return missing?" * any(x in str(error) for x in ("NoneType", "is None"))
         told = f"{of_file(error, file, name)}{lack} {TRIED}" if file else f"{name} {why}"
@@ -105,7 +106,7 @@ class _Watch(Loop):
 
     def lift(self, fn):
         """See `Loop.lift`."""
-        with contextlib.suppress(Opaque):  # then the tensors so far
+        with contextlib.suppress(Exception):  # as a user's objects may; then the tensors so far
             walk(fn, lambda x: self.closed.append([*x.shape]) or x, (Cohort,))
         return fn
 
@@ -117,9 +118,11 @@ class _Watch(Loop):
 def _check_closures(of_both: list[list[int]], of_one: list[list[int]], name: str) -> None:
     """Raise ConfigError if a function of one client closes over a row for each client.
 
+    A tensor has such rows if it has one for two clients, and half as many for one.
+
     Args:
-      of_both: shapes of the tensors that functions close over in a round of two clients.
-      of_one: the same in a round of one.
+      of_both: shapes of the tensors that functions close over in a round of two clients, in the
+        order of the calls. of_one: the same in a round of one.
     """
     for two, one in zip(of_both, of_one, strict=False):
         if two[:1] == [CLIENTS] and one == [1, *two[1:]]:

@@ -530,6 +530,7 @@ class Bare(FedAvg):
 
 
 RAISE = "raise ValueError"
+Silent = type("Silent", (), {"__array__": lambda *_, **__: exec(RAISE)})
 METHODS_OF_USERS = {
     r"Bare is not a dataclass; write @dataclass\(frozen=True, kw_only=True\) above it": Bare,
     r"Wrong.round must return a state like init's, got None": returning("round", lambda s: None),
@@ -606,6 +607,7 @@ FEDERATIONS = {
     "test must be a list, .* got NoneType": lambda: own([(X, Y)], None),
     r"test must be \(inputs, labels, clients\), got ndarray": lambda: cut(test=X),
     "the data: x cannot become an array": lambda: fedlib.partition([[1], [1, 2]], Y, "iid", **FIVE),
+    "an array of NumPy: ValueError$": lambda: fedlib.partition(Silent(), Y, "iid", **FIVE),
     "deals regardless of clients; leave client": lambda: cut(client=Y),
     "data: y of example 3 is missing": lambda: deal(y=words(float("nan"))),
     r"the data: y of example 3 is missing": lambda: deal(y=pd.Series(words(pd.NA), dtype="string")),

@@ -11,7 +11,7 @@ from pathlib import Path
 from fedlib import hdf5
 from fedlib.data.raw import RawFile
 from fedlib.data.sources._femnist_leaf import Labelled, in_both, shades
-from fedlib.errors import DataError
+from fedlib.errors import DataError, brief
 
 
 def read(raw: Path, files: Mapping[str, RawFile]) -> list[tuple[Labelled, Labelled]]:
@@ -32,7 +32,7 @@ def read(raw: Path, files: Mapping[str, RawFile]) -> list[tuple[Labelled, Labell
     except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(
             f"{paths[0]} and {paths[1].name} are not the files of TFF's Federated EMNIST "
-            f"({error}); delete them"
+            f"({brief(error)}); delete them"
         ) from None
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from pandas.errors import ParserWarning
 
 from fedlib.data.raw import BROKEN, files_below
-from fedlib.errors import DataError, quote
+from fedlib.errors import DataError, brief, quote
 
 LIST = "clients.csv"  # beside folders of images
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
@@ -228,8 +228,7 @@ def _read_csv(path: Path, **how: Any) -> pd.DataFrame:
         with warnings.catch_warnings(action="error", category=ParserWarning):
             return pd.read_csv(path, encoding="utf-8-sig", index_col=False, low_memory=False, **how)
     except (OSError, ValueError, ParserWarning) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path} is not a CSV file in UTF-8: {reason}") from None
+        raise DataError(f"{path} is not a CSV file in UTF-8: {brief(error)}") from None
 
 
 def _npz(path: Path) -> Content:
@@ -347,8 +346,7 @@ def _array(name: str, values: Any) -> np.ndarray:
     try:
         array = np.asarray(values)
     except (RuntimeError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{name} cannot become an array of NumPy: {reason}") from error
+        raise DataError(f"{name} cannot become an array of NumPy: {brief(error)}") from error
     if array.dtype.kind == "U" and not hasattr(values, "dtype"):
         array = np.asarray(values, object)  # in which a missing value is not the word "nan"
     if np.ma.is_masked(values):
