@@ -54,12 +54,12 @@ def quote(value: object) -> str:
 def brief(error: Exception) -> str:
     """An exception for a message: its first line with text, at most 1,000 characters of it.
 
-    Its class is in front, unless that is `ValueError`, `ConfigError` or `DataError`.
+    Its class is in front, unless that is `ValueError`, `ConfigError` or `DataError` with a text.
     """
     # PyTorch adds lines about its own code; other packages begin with an empty line.
     line = next(filter(None, map(str.strip, str(error).splitlines())), "")[:1000]
-    told = type(error) in (ValueError, ConfigError, DataError) and line
-    return line if told else f"{type(error).__name__}: {line}".rstrip(": ")
+    alone = type(error) in (ValueError, ConfigError, DataError) and line
+    return line if alone else f"{type(error).__name__}: {line}".rstrip(": ")
 
 
 def nearest(word: object, known: Iterable[str]) -> str:

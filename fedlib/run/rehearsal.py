@@ -57,10 +57,11 @@ def check(simulation: Simulation) -> None:
     name = kind.__name__
     instead = "take fedlib.streams.generator(cohort.seed, cohort.round, 'my draw')"
 
-    def once(clients: Any = able) -> dict[str, Any]:
+    def once(clients: int = CLIENTS) -> dict[str, Any]:
         watch.closed.clear()
         with draws.refuse(name, instead):
-            return _round_and_evaluation(few, _with_checks(few.cohort(clients, 0), name), name)
+            cohort = _with_checks(few.cohort(able[:clients], 0), name)
+            return _round_and_evaluation(few, cohort, name)
 
     # That steps diverge on these few examples says nothing about the run.
     with contextlib.suppress(DivergedError):
@@ -76,7 +77,7 @@ def check(simulation: Simulation) -> None:
     of_both = [*watch.closed]
     # A method may need two clients; then what it did before the error is compared.
     with contextlib.suppress(Exception):
-        once(able[:1])
+        once(1)
     _check_closures(of_both, watch.closed, name)
     if simulation.executor.name != "loop":
         _compare(few, simulation.executor.setting, name)
