@@ -42,8 +42,8 @@ def walk(value: Any, put: Callable[[Tensor], Tensor], fixed: tuple = ()) -> tupl
         are compared by identity.
 
     Raises:
-      Opaque: for objects of other types, whose type the message names, and for functions that
-        read themselves.
+      Opaque: for objects of other types, whose type the message names, for tensors that are sparse
+        or nested, and for functions that read themselves.
     """
 
     def each(values: Any) -> tuple[tuple, list]:
@@ -52,6 +52,8 @@ def walk(value: Any, put: Callable[[Tensor], Tensor], fixed: tuple = ()) -> tupl
 
     kind = type(value)
     if isinstance(value, Tensor):
+        if value.layout != torch.strided or value.is_nested:
+            raise Opaque("a tensor that is sparse or nested")
         spread = value.dim() > 0 and value.stride(0) == 0
         return ("tensor", value.shape, value.dtype, value.device, spread), put(value)
     if isinstance(value, PLAIN):

@@ -304,7 +304,7 @@ def test_a_scan_that_counts_what_only_fills_a_batch_up_is_refused():
             tried(Forgetting, "batched", normal=False, local=solver)
 
 
-@pytest.mark.parametrize("executor", ["loop", "batched"])
+@pytest.mark.parametrize("executor", ["loop", "batched", "traced"])
 def test_a_function_of_one_client_that_closes_over_the_rows_of_all_is_refused(executor):
     for way in ("argument", "all", "score", "closure"):
         refused = way in ("score", "closure")
